@@ -1,0 +1,185 @@
+"""A caption base: texts and their embeddings for one backbone; label sets are worked out for the labels in use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from mltta.captions.compose import compose_captions
+from mltta.captions.nouns import NounFilter
+from mltta.errors import CaptionError
+from mltta.labels import LabelSet
+
+if TYPE_CHECKING:
+    from mltta.backbone import Backbone
+
+FORMAT = "mltta-captions-1"
+#: sentences composed for a label that no caption mentions, fewer when there are thousands of labels
+PER_LABEL, COMPOSED_AT_MOST = 16, 8192
+
+
+class LabelledCaptions:
+    """The captions that name at least one label of a set, with their label sets: what methods retrieve from."""
+
+    def __init__(self, embeddings: Tensor, mentions: Sequence[Sequence[int]], n_labels: int):
+        """Args:
+        embeddings: (K, D) unit features.
+        mentions: for each caption the labels it mentions, in order, repeats kept.
+        n_labels: C.
+        """
+        if len(mentions) != embeddings.shape[0] or not len(mentions):
+            raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
+        self.embeddings = embeddings.float()
+        self.n_labels = n_labels
+        device = embeddings.device
+        width = max(map(len, mentions))
+        padded = [[*m, *[n_labels] * (width - len(m))] for m in mentions]
+        self._members = torch.tensor(
+            padded, dtype=torch.int32, device=device
+        )  # (K, longest), n_labels = no label
+        self._k_list = torch.tensor([len(m) for m in mentions], device=device)
+        self._k_set = torch.tensor([len(set(m)) for m in mentions], device=device)
+
+    def __len__(self) -> int:
+        return self.embeddings.shape[0]
+
+    def nearest(self, features: Tensor, n: int) -> Tensor:
+        """Indices (..., n) of the captions most similar to features (..., D), nearest first; exact."""
+        return (features @ self.embeddings.T).topk(min(n, len(self)), dim=-1).indices
+
+    def k(self, caption: Tensor, count: Literal["set", "list"] = "set") -> Tensor:
+        """How many labels each caption names: as a set (paper) or counting repeats (released)."""
+        return (self._k_set if count == "set" else self._k_list)[caption]
+
+    def multi_hot(self, caption: Tensor) -> Tensor:
+        """Label sets (..., C) of captions (...) as zeros and ones."""
+        members = self._members[caption].long()
+        hot = torch.zeros((*caption.shape, self.n_labels + 1), device=members.device)
+        return hot.scatter_(-1, members, 1.0)[..., :-1]
+
+
+class CaptionBase:
+    """Sentences and their unit embeddings by one backbone's text tower.
+
+    On disk: a folder with ``config.json``, ``texts.txt`` (one a line) and ``embeddings.safetensors``, which is
+    loaded memory-mapped. The same base serves any label list.
+    """
+
+    def __init__(self, texts: Sequence[str], embeddings: Tensor, fingerprint: str):
+        if len(texts) != embeddings.shape[0]:
+            raise CaptionError(f"{len(texts)} texts for {embeddings.shape[0]} embeddings")
+        self.texts = list(texts)
+        self.embeddings = embeddings
+        self.fingerprint = fingerprint
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @classmethod
+    def build(cls, texts: Sequence[str], backbone: Backbone) -> CaptionBase:
+        """Embed sentences; blank and repeated ones are dropped."""
+        kept = list(dict.fromkeys(t for t in (" ".join(text.split()) for text in texts) if t))
+        if not kept:
+            raise CaptionError("no captions: every line is blank")
+        return cls(kept, backbone.encode_texts(kept), backbone.text_fingerprint)
+
+    @classmethod
+    def from_text_file(cls, path: str | Path, backbone: Backbone) -> CaptionBase:
+        """Embed a text file with one caption a line."""
+        return cls.build(read_lines(Path(path)), backbone)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the three files; the last one written is config.json, so a half-written base never loads."""
+        from safetensors.torch import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").unlink(missing_ok=True)
+        text = "\n".join(self.texts) + "\n"
+        (folder / "texts.txt").write_text(text, encoding="utf-8", newline="\n")
+        save_file({"embeddings": self.embeddings.contiguous()}, folder / "embeddings.safetensors")
+        config = {
+            "format": FORMAT,
+            "captions": len(self),
+            "dim": self.embeddings.shape[1],
+            "backbone": self.fingerprint,
+            "texts_blake2b": _digest(text),
+        }
+        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: str | Path, backbone: Backbone | None = None) -> CaptionBase:
+        """Open a saved base memory-mapped; with a backbone given, refuse a base that another one built."""
+        from safetensors import SafetensorError, safe_open
+
+        folder = Path(folder)
+        try:
+            config = json.loads((folder / "config.json").read_text())
+            if config.get("format") != FORMAT:
+                raise CaptionError(f"{folder} is not a caption base (format {config.get('format')!r})")
+            text = (folder / "texts.txt").read_text(encoding="utf-8")
+            with safe_open(folder / "embeddings.safetensors", "pt") as file:
+                embeddings = file.get_tensor("embeddings")
+        except (OSError, ValueError, AttributeError, SafetensorError) as error:
+            raise CaptionError(f"{folder} is not a caption base that can be read: {error}") from error
+        if _digest(text) != config["texts_blake2b"] or embeddings.shape != (
+            config["captions"],
+            config["dim"],
+        ):
+            raise CaptionError(f"{folder} is damaged: its files do not belong together. Build it again.")
+        base = cls(text.splitlines(), embeddings, config["backbone"])
+        if backbone is not None:
+            base.check_backbone(backbone)
+        return base
+
+    def check_backbone(self, backbone: Backbone) -> None:
+        """Refuse embeddings that another text tower made: similarities to them would mean nothing."""
+        if self.fingerprint != backbone.text_fingerprint:
+            raise CaptionError(
+                f"this caption base was built by another backbone (weights {self.fingerprint[:8]}, but {backbone.name} "
+                f"is {backbone.text_fingerprint[:8]}). Build it again from its texts with this model."
+            )
+
+
+def label_captions(labels: LabelSet, backbone: Backbone, base: CaptionBase | None = None) -> LabelledCaptions:
+    """The captions of a base that name a label, plus composed ones for labels that none of them names."""
+    mentions: list[list[int]] = []
+    parts: list[Tensor] = []
+    if base is not None:
+        base.check_backbone(backbone)
+        noun_filter = NounFilter(labels)
+        found = [noun_filter(text, duplicates=True) for text in base.texts]
+        rows = [i for i, labels_of in enumerate(found) if labels_of]
+        mentions = [found[i] for i in rows]
+        if rows:
+            parts.append(base.embeddings[torch.tensor(rows)].float())
+    named = {label for labels_of in mentions for label in labels_of}
+    missing = [i for i in range(len(labels)) if i not in named]
+    if missing:
+        per_label = max(2, min(PER_LABEL, COMPOSED_AT_MOST // len(missing)))
+        composed = compose_captions(labels, missing, per_label)
+        mentions += [list(labels_of) for _, labels_of in composed]
+        parts.append(backbone.encode_texts([text for text, _ in composed]))
+    return LabelledCaptions(torch.cat(parts).to(backbone.device), mentions, len(labels))
+
+
+def read_lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 text file, or a clear error."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except FileNotFoundError as error:
+        raise CaptionError(f"no caption file at {path}") from error
+    except UnicodeDecodeError as error:
+        raise CaptionError(f"{path} is not a UTF-8 text file, so it cannot be read as captions") from error
+    except OSError as error:
+        raise CaptionError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

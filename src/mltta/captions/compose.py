@@ -1,0 +1,173 @@
+"""Sentences about labels without a language model: short, plain, and labelled by construction."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from mltta.captions.nouns import NounFilter, singular
+from mltta.labels import LabelSet
+
+MAX_WORDS = 14  # the paper asks for sentences of less than 15 words
+
+# No sentence has a finite verb, so singular, plural and mass nouns fit alike. Lists are tried in random order.
+_LEADS = (
+    "",
+    "a photo of {}",
+    "a picture of {}",
+    "a close-up of {}",
+    "a snapshot showing {}",
+    "a clear view of {}",
+    "an ordinary photo of {}",
+    "a wide shot of {}",
+)
+_TAILS = (
+    "",
+    "in the foreground",
+    "in the background",
+    "in soft light",
+    "in bright daylight",
+    "on a quiet morning",
+    "in the afternoon",
+    "seen from above",
+    "seen from the side",
+    "in sharp focus",
+    "in the middle of the frame",
+    "in the distance",
+    "indoors",
+    "outdoors",
+)
+_SCENES = {
+    1: ("{0}",),
+    2: (
+        "{0} and {1}",
+        "{0} next to {1}",
+        "{0} beside {1}",
+        "{0} in front of {1}",
+        "{0} close to {1}",
+        "{0} together with {1}",
+        "{0} with {1} behind",
+        "{0} and {1} side by side",
+    ),
+    3: (
+        "{0}, {1} and {2}",
+        "{0} with {1} and {2}",
+        "{0} next to {1} and {2}",
+        "{0} and {1} near {2}",
+        "{0} between {1} and {2}",
+        "{0} beside {1}, with {2} behind",
+    ),
+    4: (
+        "{0}, {1}, {2} and {3}",
+        "{0} with {1}, {2} and {3}",
+        "{0} and {1} next to {2} and {3}",
+        "{0} near {1}, {2} and {3}",
+    ),
+}
+
+_THE = frozenset("sky sun moon ocean sea military police".split())
+_NO_ARTICLE = frozenset(
+    "people cattle scissors broccoli bread butter cheese chocolate clothing coffee coral corn cream dancing fog food "
+    "frost furniture garlic graffiti grass hair ice jewelry juice lettuce luggage meat milk money music nighttime "
+    "pasta rain rice running salt sand smoke snow soap soccer sugar surf sushi swimming tea toothpaste traffic "
+    "water wine wood".split()
+)
+_AN = re.compile(
+    r"(?!uni(?!n)|use|usu|ute|eu|ewe|one\b|once|ufo)[aeiou]|hour|heir|honest|honou?r|suv\b|x-?ray"
+)
+
+
+def compose_captions(
+    labels: LabelSet, wanted: Sequence[int], per_label: int, seed: int = 0
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Write per_label sentences for each wanted label: a third about it alone, then with one to three others.
+
+    What is written about a label depends on the seed and on the set of label texts, not on their order.
+
+    Returns:
+        Pairs of a sentence and the labels it names, the wanted label first.
+    """
+    index = {text: i for i, text in reversed(list(enumerate(labels.texts)))}
+    texts = sorted(index)
+    nouns = NounFilter(labels)
+    leads = [lead for lead in _LEADS if not nouns(lead)] or [""]
+    tails = [tail for tail in _TAILS if not nouns(tail)] or [""]
+    composed = []
+    for i in wanted:
+        key = hashlib.blake2b(f"{seed}\0{labels.texts[i]}".encode(), digest_size=8).digest()
+        rng = random.Random(int.from_bytes(key, "big"))
+        for sentence, named in _about(labels.texts[i], texts, leads, tails, per_label, rng):
+            composed.append((sentence, (i, *(index[text] for text in named[1:]))))
+    return composed
+
+
+def _about(
+    text: str, texts: list[str], leads: list[str], tails: list[str], count: int, rng: random.Random
+) -> list[tuple[str, list[str]]]:
+    """Write count sentences about one label, each with the label texts it names."""
+    written: dict[str, list[str]] = {}
+    repeats: list[tuple[str, list[str]]] = []
+    alone = -(-count // 3)
+    misses = 0
+    while len(written) + len(repeats) < count:
+        done = len(written) + len(repeats)
+        partners = 0 if done < alone and misses < 50 else (done - alone) % 3 + 1
+        # One more is drawn, for the case that the label itself is among them.
+        drawn = rng.sample(texts, min(partners + 1, len(texts)))
+        named = [text, *[other for other in drawn if other != text][:partners]]
+        sentence = _sentence(named, leads, tails, rng)
+        named = named[: _fitting(named)]
+        if sentence not in written:
+            written[sentence] = named
+            misses = 0
+        elif misses < 200:
+            misses += 1
+        else:  # few labels and many sentences: all that can be said has been said
+            repeats.append((sentence, named))
+    return [*written.items(), *repeats]
+
+
+def _fitting(named: list[str]) -> int:
+    """Return how many of the labels fit into one sentence, at least the first."""
+    for size in range(len(named), 1, -1):
+        if len(_scene(_SCENES[size][0], named[:size]).split()) <= MAX_WORDS:
+            return size
+    return 1
+
+
+def _sentence(named: list[str], leads: list[str], tails: list[str], rng: random.Random) -> str:
+    """Write one sentence about as many of the labels as fit, with as much around them as fits."""
+    named = named[: _fitting(named)]
+    patterns = _SCENES[len(named)]
+    pattern = rng.choice(patterns)
+    scene = _scene(pattern, named)
+    if len(scene.split()) > MAX_WORDS:
+        scene = _scene(patterns[0], named)
+    lead, tail = rng.choice(leads), rng.choice(tails)
+    if pattern.endswith(("behind", "side by side")):
+        tail = ""  # one place is enough
+    for candidate in (f"{lead or '{}'} {tail}", lead or "{}"):
+        whole = candidate.strip().replace("{}", scene)
+        if len(whole.split()) <= MAX_WORDS:
+            scene = whole
+            break
+    return scene[0].upper() + scene[1:] + "."
+
+
+def _scene(pattern: str, named: list[str]) -> str:
+    """Put the labels, each with its article, into a pattern."""
+    return pattern.format(*map(with_article, named))
+
+
+def with_article(text: str) -> str:
+    """Put a, an or the before a noun, and nothing before plurals, mass nouns, and scripts without articles."""
+    words = unicodedata.normalize("NFKD", text).casefold().split()
+    first, last = words[0], words[-1]
+    if last in _THE and len(words) == 1:
+        return f"the {text}"
+    if last in _NO_ARTICLE or singular(last) != last or not first[0].isascii():
+        return text
+    return f"an {text}" if _AN.match(first) else f"a {text}"

@@ -1,0 +1,27 @@
+"""Errors that speak to the user: what was wrong, which file or label, what to do."""
+
+from __future__ import annotations
+
+
+class MlttaError(Exception):
+    """Base of every error this library raises on purpose."""
+
+
+class ImageError(MlttaError):
+    """An image that cannot be read, and why."""
+
+
+class LabelError(MlttaError):
+    """A label list that cannot be used: empty, duplicated, too long, unreadable."""
+
+
+class WeightsError(MlttaError):
+    """Model weights that are missing, unreadable or do not fit the architecture."""
+
+
+class CaptionError(MlttaError):
+    """A caption base that is missing, damaged or built for another backbone."""
+
+
+class ConfigError(MlttaError):
+    """A setting that makes no sense, or a method that lacks what it needs."""

@@ -1,0 +1,248 @@
+"""Pictures in: any common file, bytes or array becomes one upright RGB image, or an error that says why."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import ExifTags, Image, UnidentifiedImageError
+
+from mltta.errors import ImageError
+
+MAX_PIXELS = 120_000_000
+SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"})
+
+# Named, so that a stranger's file never reaches a decoder that runs other programs, as EPS does.
+_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_STRIP_PIXELS = 1 << 20
+_opening = threading.Lock()
+
+
+def load_image(source: Any) -> Image.Image:
+    """Read one picture as an upright RGB image, transparency laid over white.
+
+    An image that is RGB and upright already comes back as it is, not copied.
+
+    Args:
+        source: a path, the bytes of a file, a PIL image, or pixels as an array or tensor: (H, W), (H, W, 1),
+            (H, W, 3) or (H, W, 4), for tensors (C, H, W) too; uint8, or floats in [0, 1].
+
+    Example:
+        >>> load_image(np.full((2, 3), 255, np.uint8)).getpixel((0, 0))
+        (255, 255, 255)
+    """
+    if isinstance(source, (str, os.PathLike)):
+        name = os.fsdecode(source)
+        try:
+            if os.path.isdir(name):
+                raise ImageError(f"{name}: this is a folder, not an image; give the files inside it")
+            if os.path.exists(name) and not os.path.isfile(name):
+                raise ImageError(f"{name}: not an ordinary file; save the image to disk first")
+            with open(name, "rb") as file:
+                return _decode(file, name)
+        except FileNotFoundError:
+            raise ImageError(f"{name}: no such file; check the spelling of the path") from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "this is not a valid path"
+            raise ImageError(f"{name}: cannot be opened: {reason}") from None
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _decode(io.BytesIO(source), "image bytes")
+    if isinstance(source, Image.Image):
+        _check_size(source, "image")
+        return _finish(source, "image")
+    if isinstance(source, torch.Tensor):
+        return _from_array(_tensor_to_array(source), "tensor")
+    if isinstance(source, np.ndarray):
+        return _from_array(source, "array")
+    kinds = "a path, the bytes of a file, a PIL image, a numpy array or a torch tensor"
+    raise ImageError(f"cannot make an image of a {type(source).__name__}; give {kinds}")
+
+
+def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """List the images under `paths`: files as they are given, folders searched to the bottom and sorted."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    found: list[Path] = []
+    for path in map(Path, given):
+        if path.is_dir():
+            found += sorted(_walk(path))
+        elif path.exists():
+            found.append(path)
+        else:
+            raise ImageError(f"{path}: no such file or folder; check the spelling of the path")
+    return found
+
+
+def image_id(source: Any) -> str:
+    """Name a picture by its size and RGB pixels, the same whether it comes from a path, bytes or an array."""
+    image = load_image(source)
+    digest = hashlib.blake2b(f"{image.width}x{image.height}:".encode(), digest_size=16)
+    for _, strip in _strips(image):
+        digest.update(strip.tobytes())
+    return digest.hexdigest()
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Visit every image below a folder, passing over what is hidden."""
+
+    def refuse(error: OSError) -> None:
+        raise ImageError(f"{error.filename}: this folder cannot be read: {error.strerror}") from None
+
+    openable = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
+    for root, folders, files in os.walk(folder, onerror=refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in files:
+            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES & openable:
+                yield Path(root, name)
+
+
+def _decode(file: IO[bytes], name: str) -> Image.Image:
+    """Read an encoded image, looking at the size in its header before any pixel."""
+    if not file.read(1):
+        raise ImageError(f"{name}: the file is empty; copy or download it again")
+    try:
+        # Pillow warns from 89 megapixels on. Silence is process-wide: one thread at a time, headers only.
+        with _opening, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image: Image.Image = Image.open(file, formats=_FORMATS)
+    except UnidentifiedImageError:
+        kinds = "JPEG, PNG, GIF, WebP, BMP or TIFF"
+        raise ImageError(f"{name}: not a readable {kinds} image; convert it to JPEG or PNG") from None
+    except Image.DecompressionBombError:
+        raise _too_large(name, "it") from None
+    except Exception:
+        raise _damaged(name) from None
+    _check_size(image, name)
+    return _finish(image, name)
+
+
+def _finish(image: Image.Image, name: str) -> Image.Image:
+    """Decode, convert to RGB and turn upright."""
+    try:
+        image.load()
+        rgb = _to_rgb(image, name)
+        turn = _UPRIGHT.get(_orientation(image))
+        if turn is not None:
+            rgb = rgb.transpose(turn)
+            rgb.info.clear()  # or the orientation stays noted, and a second reading would turn it again
+        return rgb
+    except ImageError:
+        raise
+    except MemoryError:
+        raise ImageError(f"{name}: not enough memory to decode it; make it smaller first") from None
+    except Exception:  # a decoder fed with garbage raises almost anything
+        raise _damaged(name) from None
+
+
+def _orientation(image: Image.Image) -> int:
+    """Read the EXIF orientation; unreadable notes do not spoil a good picture."""
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:
+        return 1
+
+
+def _to_rgb(image: Image.Image, name: str) -> Image.Image:
+    """Convert any mode, making no more than one full-size copy at a time where that can be avoided."""
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        return _to_grey8(image, name).convert("RGB")
+    if image.mode in ("1", "L", "P", "RGB") and "transparency" in image.info:
+        image = image.convert("RGBA")
+    elif image.mode in ("PA", "La", "RGBa"):
+        image = image.convert("LA" if image.mode == "La" else "RGBA")
+    if image.mode in ("LA", "RGBA"):
+        white = Image.new("RGB", image.size, "white")
+        white.paste(image, mask=image)
+        return white
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _to_grey8(image: Image.Image, name: str) -> Image.Image:
+    """Scale deep grey to 8 bits: white is 65535, for floats 1, 255 or their maximum."""
+    white = 65535.0
+    if image.mode in ("I", "F"):
+        high = float(image.getextrema()[1])  # type: ignore[arg-type]  # one band, so a pair of numbers
+        white = max(white, high) if image.mode == "I" else 1.0 if high <= 1 else max(255.0, high)
+    grey = Image.new("L", image.size)
+    for top, strip in _strips(image):
+        values = np.asarray(strip, np.float32)
+        if not np.isfinite(values).all():
+            raise ImageError(f"{name}: holds values that are not finite numbers; replace them first")
+        levels = np.rint(np.clip(values / np.float32(white / 255), 0, 255)).astype(np.uint8)
+        grey.paste(Image.fromarray(levels), (0, top))
+    return grey
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """Cut an image into bands of about a megapixel, so that work on a huge one needs little memory."""
+    rows = max(1, _STRIP_PIXELS // image.width)
+    if rows >= image.height:
+        yield 0, image
+        return
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+def _tensor_to_array(tensor: torch.Tensor) -> NDArray[Any]:
+    """Bring a tensor to the CPU, channels last; (C, H, W) wins where both readings fit."""
+    tensor = tensor.detach().cpu()
+    if tensor.is_floating_point():
+        tensor = tensor.float()  # numpy has no bfloat16
+    if tensor.ndim == 3 and tensor.shape[0] in (1, 3, 4):
+        tensor = tensor.permute(1, 2, 0)
+    return tensor.numpy()
+
+
+def _from_array(array: NDArray[Any], name: str) -> Image.Image:
+    """Make an image of pixels, refusing what would be read wrongly rather than guessing."""
+    shape = "x".join(map(str, array.shape))
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or array.size == 0:
+        raise ImageError(
+            f"{name} of shape {shape}: give (height, width) or (height, width, 1, 3 or 4 channels)"
+        )
+    if array.shape[0] * array.shape[1] > MAX_PIXELS:
+        raise _too_large(name, f"{array.shape[1]}x{array.shape[0]}")
+    if np.issubdtype(array.dtype, np.floating):
+        # Resampling overshoots by a hair; a thousandth is less than half a level of 8 bits. NaN fails too.
+        if not (array.min() >= -1e-3 and array.max() <= 1.001):
+            raise ImageError(f"{name} of floats must lie in [0, 1]; divide by 255, or undo the normalisation")
+        levels = np.clip(array, 0, 1)
+        levels *= 255
+        array = np.rint(levels, out=levels).astype(np.uint8)
+    if array.dtype != np.uint8:
+        raise ImageError(f"{name} of {array.dtype}: give uint8 in 0 to 255, or floats in [0, 1]")
+    image = Image.fromarray(array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array)
+    return _to_rgb(image, name)
+
+
+def _check_size(image: Image.Image, name: str) -> None:
+    if image.width * image.height > MAX_PIXELS:
+        raise _too_large(name, f"{image.width}x{image.height}")
+    if image.width * image.height == 0:
+        raise ImageError(f"{name}: has no pixels")
+
+
+def _too_large(name: str, what: str) -> ImageError:
+    limit = f"{MAX_PIXELS / 1e6:g} megapixels"
+    return ImageError(f"{name}: too large, {what} is over the limit of {limit}; make it smaller first")
+
+
+def _damaged(name: str) -> ImageError:
+    return ImageError(f"{name}: damaged or incomplete image; copy or download it again")

@@ -1,0 +1,130 @@
+"""What a method is: encoded views in, one score per label out. And where methods are registered."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from mltta.captions.base import LabelledCaptions
+from mltta.encode import Encoded
+from mltta.errors import ConfigError
+from mltta.text_tower import LabelEncoder
+from mltta.views import ViewSpec
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a method: frozen, with the paper's defaults, validated when made.
+
+    ``PRESETS["released"]`` names what the authors' released code does differently.
+    """
+
+    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    @classmethod
+    def make(cls, preset: str = "paper", **options: Any) -> Config:
+        """Build from a preset and overrides, naming what does not exist."""
+        presets = {"paper": {}, "released": {}, **cls.PRESETS}
+        if preset not in presets:
+            raise ConfigError(f"no preset {preset!r}; there are {', '.join(presets)}")
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in options:
+            if key not in known:
+                raise ConfigError(f"no option {key!r} for this method; it takes {', '.join(known) or 'none'}")
+        return cls(**{**presets[preset], **options})
+
+    def check(self, **rules: bool) -> None:
+        """Raise for the first field whose rule does not hold."""
+        for name, holds in rules.items():
+            if not holds:
+                raise ConfigError(f"{name} = {getattr(self, name)!r} is out of range")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What every method is given: the labels' text features, the temperature, and captions if it asks."""
+
+    text: LabelEncoder
+    logit_scale: float
+    captions: LabelledCaptions | None = None
+
+
+class Method(ABC):
+    """Turns encoded views into label scores. Episodic methods are pure: no state between images."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    Config: ClassVar[type[Config]] = Config
+    #: whether the method retrieves captions
+    uses_captions: ClassVar[bool] = False
+    #: whether the method tunes the context in front of the labels
+    tunes_context: ClassVar[bool] = False
+
+    def __init__(self, problem: Problem, config: Any):
+        if self.tunes_context and not problem.text.tunable:
+            raise ConfigError(
+                f"{self.name} tunes the words in front of a label, and here there are none to tune: this text tower "
+                "or template has no context. Use --method clip, or a template such as 'a photo of a {}.'."
+            )
+        if self.uses_captions and problem.captions is None:
+            raise ConfigError(f"{self.name} needs captions")
+        self.text = problem.text
+        self.logit_scale = problem.logit_scale
+        self.problem = problem
+        self.config = config
+
+    @property
+    @abstractmethod
+    def needs(self) -> tuple[ViewSpec, ...]:
+        """The views this method looks at."""
+
+    @abstractmethod
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        """Logits (B, C) of each of the method's prompts."""
+
+    def merge(self, branches: Mapping[str, Tensor]) -> Tensor:
+        """Final scores (B, C) from the branches of any number of images."""
+        return torch.stack(list(branches.values())).sum(dim=0)
+
+    def __call__(self, encoded: Encoded) -> Tensor:
+        """Scores (B, C), float32, higher is more present."""
+        return self.merge(self.branches(encoded))
+
+    def logits(self, views: Tensor, text: Tensor) -> Tensor:
+        """Logits (B, R, C) of rows (B, R, D) against label features (C, D) or (B, C, D)."""
+        return self.logit_scale * views @ text.transpose(-1, -2)
+
+
+_REGISTRY: dict[str, type[Method]] = {}
+M = TypeVar("M", bound=type[Method])
+
+
+def register(name: str, summary: str) -> Callable[[M], M]:
+    """Class decorator: make a method known by name."""
+
+    def add(cls: M) -> M:
+        if name in _REGISTRY:
+            raise ConfigError(f"a method called {name!r} is registered already")
+        cls.name, cls.summary = name, summary
+        _REGISTRY[name] = cls
+        return cls
+
+    return add
+
+
+def method_class(name: str) -> type[Method]:
+    """The class registered under a name."""
+    if name not in _REGISTRY:
+        raise ConfigError(f"no method {name!r}; there are {', '.join(list_methods())}")
+    return _REGISTRY[name]
+
+
+def list_methods() -> list[str]:
+    """Names of all registered methods."""
+    return sorted(_REGISTRY)

@@ -1,0 +1,22 @@
+"""Zero-shot CLIP: the clean view against the labels' prompts, nothing adapted."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from mltta.encode import Encoded
+from mltta.methods.base import Method, register
+from mltta.views import ViewSpec
+
+
+@register("clip", "zero-shot CLIP, nothing adapted: one view, the fastest")
+class Clip(Method):
+    """Cosine of the clean view with each label's prompt, at the model's own temperature."""
+
+    @property
+    def needs(self) -> tuple[ViewSpec, ...]:
+        return (ViewSpec(count=1),)
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        clean = encoded.features(self.needs[0])  # (B, 1, D)
+        return {"view": self.logits(clean, self.text.features)[:, 0]}

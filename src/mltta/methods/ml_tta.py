@@ -1,0 +1,153 @@
+"""ML-TTA: two contexts, one tuned on views and one on retrieved captions, by bound entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mltta.captions.base import LabelledCaptions
+from mltta.encode import Encoded
+from mltta.errors import ConfigError
+from mltta.methods import base
+from mltta.methods.base import Method, Problem, register
+from mltta.methods.tuning import tune_context
+from mltta.objectives import bound_entropy, entropy, label_set_bce, select_confident
+from mltta.views import ViewSpec
+
+
+@dataclass(frozen=True)
+class MLTTAConfig(base.Config):
+    """The paper's settings; every component of its ablation tables is a switch here."""
+
+    PRESETS = {  # noqa: RUF012
+        "released": {
+            "augmix": True,
+            "objective": "marginal",
+            "caption_pool": "unique",
+            "label_count": "list",
+            "merge": "minmax",
+        }
+    }
+
+    views: int = 64
+    augmix: bool = False
+    captions_per_view: int = 16
+    select_ratio: float = 0.1
+    lr_view: float = 1e-2
+    lr_caption: float = 1e-3
+    weight_decay: float = 0.01
+    steps: int = 1
+    view_prompt: bool = True
+    caption_prompt: bool = True
+    bind: bool = True
+    #: "mean" row entropy (paper), "marginal" entropy (released) or "bce" on the label sets (Table 6)
+    objective: Literal["mean", "marginal", "bce"] = "mean"
+    #: confidence read off the bound logits (released, and ours where the paper is silent) or the raw ones
+    select_on: Literal["bound", "raw"] = "bound"
+    #: every view's own captions, repeats counted (paper), or the distinct ones (released)
+    caption_pool: Literal["paired", "unique"] = "paired"
+    #: k is the size of a caption's label set (paper) or of its list of mentions (released)
+    label_count: Literal["set", "list"] = "set"
+    #: s_v + s_c (paper), or both scaled by their extremes over the whole dataset and averaged (released)
+    merge: Literal["sum", "minmax"] = "sum"
+
+    def __post_init__(self) -> None:
+        self.check(
+            views=self.views >= 1,
+            captions_per_view=self.captions_per_view >= 1,
+            select_ratio=0 < self.select_ratio <= 1,
+            lr_view=self.lr_view >= 0,
+            lr_caption=self.lr_caption >= 0,
+            weight_decay=self.weight_decay >= 0,
+            steps=self.steps >= 0,
+            objective=self.objective in ("mean", "marginal", "bce"),
+            select_on=self.select_on in ("bound", "raw"),
+            caption_pool=self.caption_pool in ("paired", "unique"),
+            label_count=self.label_count in ("set", "list"),
+            merge=self.merge in ("sum", "minmax"),
+        )
+        if not (self.view_prompt or self.caption_prompt):
+            raise ConfigError("ml-tta needs a view prompt, a caption prompt, or both")
+
+
+@register("ml-tta", "multi-label test-time adaptation by bound entropy minimization (ICLR 2025)")
+class MLTTA(Method):
+    """Retrieve captions for the views, bind each row's top-k labels, one step on both contexts, add the scores."""
+
+    Config = MLTTAConfig
+    uses_captions = True
+    tunes_context = True
+    config: MLTTAConfig
+
+    def __init__(self, problem: Problem, config: MLTTAConfig):
+        super().__init__(problem, config)
+        assert problem.captions is not None  # checked by the base class
+        self.captions: LabelledCaptions = problem.captions
+
+    @property
+    def needs(self) -> tuple[ViewSpec, ...]:
+        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        c = self.config
+        views = encoded.features(self.needs[0])  # (B, N, D)
+        contexts = []
+        for branch, lr in (("view", c.lr_view), ("caption", c.lr_caption)):
+            if branch in self.prompts:
+                loss = self.loss(*self.rows(views, branch))
+                contexts.append(
+                    tune_context(
+                        self.text, loss, len(encoded), lr=lr, weight_decay=c.weight_decay, steps=c.steps
+                    )
+                )
+        text = self.text(torch.cat(contexts)).unflatten(0, (len(contexts), -1))  # (branches, B, C, D)
+        return {branch: self.logits(views[:, :1], text[i])[:, 0] for i, branch in enumerate(self.prompts)}
+
+    @property
+    def prompts(self) -> list[str]:
+        """Which of the two prompts are on."""
+        return ["view"] * self.config.view_prompt + ["caption"] * self.config.caption_prompt
+
+    def rows(self, views: Tensor, branch: str) -> tuple[Tensor, Tensor, Tensor | None]:
+        """What a prompt is tuned on: rows (B, R, D), the caption whose labels each has (B, R), and which exist."""
+        if branch == "view":  # a view's weak label set is that of its nearest caption
+            return views, self.captions.nearest(views, 1)[..., 0], None
+        # a caption is a pseudo-view whose label set is known
+        found = self.captions.nearest(views, self.config.captions_per_view).flatten(1)  # (B, N K)
+        first = _first_of_each(found) if self.config.caption_pool == "unique" else None
+        return self.captions.embeddings[found], found, first
+
+    def loss(self, rows: Tensor, caption: Tensor, valid: Tensor | None) -> Callable[[Tensor], Tensor]:
+        """The objective per image (B,) as a function of the labels' features (B, C, D)."""
+        c = self.config
+        k = self.captions.k(caption, c.label_count) if c.bind else None
+
+        def loss(text: Tensor) -> Tensor:
+            logits = self.logits(rows, text)
+            if c.objective == "bce":
+                chosen = select_confident(entropy(logits), c.select_ratio, valid)
+                return label_set_bce(logits, self.captions.multi_hot(caption), chosen)
+            return bound_entropy(
+                logits, k, ratio=c.select_ratio, reduction=c.objective, select_on=c.select_on, valid=valid
+            )
+
+        return loss
+
+    def merge(self, branches: Mapping[str, Tensor]) -> Tensor:
+        if self.config.merge == "sum":
+            return super().merge(branches)
+        scaled = [(s - s.min()) / (s.max() - s.min()).clamp(min=1e-12) for s in branches.values()]
+        return torch.stack(scaled).mean(dim=0)
+
+
+def _first_of_each(ids: Tensor) -> Tensor:
+    """Mark one occurrence of every distinct id in each row of (B, R)."""
+    order = ids.argsort(dim=-1, stable=True)
+    ordered = ids.gather(-1, order)
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return torch.empty_like(new).scatter_(-1, order, new)

@@ -1,0 +1,63 @@
+"""TPT: tune one shared context to agree, with confidence, over an image's views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from mltta.encode import Encoded
+from mltta.methods import base
+from mltta.methods.base import Method, register
+from mltta.methods.tuning import tune_context
+from mltta.objectives import bound_entropy, entropy, select_confident
+from mltta.views import ViewSpec
+
+
+@dataclass(frozen=True)
+class TPTConfig(base.Config):
+    """TPT's published settings."""
+
+    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
+
+    views: int = 64
+    augmix: bool = False
+    select_ratio: float = 0.1
+    lr: float = 5e-3
+    weight_decay: float = 0.01
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        self.check(
+            views=self.views >= 1,
+            select_ratio=0 < self.select_ratio <= 1,
+            lr=self.lr >= 0,
+            weight_decay=self.weight_decay >= 0,
+            steps=self.steps >= 0,
+        )
+
+
+@register("tpt", "test-time prompt tuning: marginal entropy of the confident views (NeurIPS 2022)")
+class TPT(Method):
+    """Marginal entropy of the views chosen before the first step, then the clean view is scored."""
+
+    Config = TPTConfig
+    tunes_context = True
+    config: TPTConfig
+
+    @property
+    def needs(self) -> tuple[ViewSpec, ...]:
+        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        c = self.config
+        views = encoded.features(self.needs[0])  # (B, N, D)
+        rows = select_confident(entropy(self.logits(views, self.text.features)), c.select_ratio)
+
+        def loss(text: Tensor) -> Tensor:
+            return bound_entropy(self.logits(views, text), None, reduction="marginal", rows=rows)
+
+        context = tune_context(
+            self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps
+        )
+        return {"view": self.logits(views[:, :1], self.text(context))[:, 0]}

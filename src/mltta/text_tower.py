@@ -1,0 +1,254 @@
+"""Encode C labels under B contexts, exactly and fast.
+
+The context comes first and is the same for all labels. Under a causal mask its keys and values are
+then the same too, so it runs through the tower once per context, and each label adds only its own
+tokens, without padding: 80 labels are about 290 token positions instead of 6,160. Positions after the
+end-of-text token cannot be seen and are not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mltta.errors import ConfigError
+from mltta.prompts import Prompts
+
+# Activations kept for a backward pass: above this the forward is redone in pieces instead of kept.
+GRAPH_BYTES = 384 * 2**20
+
+
+class TextTower:
+    """The parts of an open_clip text tower, whether it sits on the model (CLIP) or in ``model.text``."""
+
+    def __init__(self, model: nn.Module) -> None:
+        root: Any = model if hasattr(model, "token_embedding") else getattr(model, "text", None)
+        self.root = root
+        #: whether context vectors can be put in front of a label at all
+        self.tunable = hasattr(root, "token_embedding") and getattr(root, "cls_emb", None) is None
+        if not self.tunable:
+            return
+        self.blocks = list(root.transformer.resblocks)
+        self.pool: str = getattr(root, "text_pool_type", None) or root.pool_type
+        self.mask: Tensor | None = root.attn_mask
+        self.width: int = root.positional_embedding.shape[1]
+        #: causal, pooled at the end-of-text token, blocks of the plain kind: the fast path is exact
+        self.causal = (
+            self.mask is not None
+            and self.pool in ("argmax", "eos")
+            and all(isinstance(getattr(b, "attn", None), nn.MultiheadAttention) for b in self.blocks)
+        )
+
+    @property
+    def positions(self) -> Tensor:
+        return self.root.positional_embedding  # type: ignore[no-any-return]
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        return self.root.token_embedding(tokens)  # type: ignore[no-any-return]
+
+    def project(self, x: Tensor) -> Tensor:
+        """Final norm, projection and unit length of pooled tokens (..., W)."""
+        x = self.root.ln_final(x)
+        projection = self.root.text_projection
+        if projection is not None:
+            x = projection(x) if isinstance(projection, nn.Linear) else x @ projection
+        return F.normalize(x, dim=-1)
+
+    def run(self, x: Tensor, end: Tensor) -> Tensor:
+        """The plain path: embedded sequences (S, L, W) through the blocks as they are, pooled, (S, D)."""
+        length = x.shape[1]
+        x = x + self.positions[:length]
+        mask = None if self.mask is None else self.mask[:length, :length]
+        for block in self.blocks:
+            x = block(x, attn_mask=mask)
+        at = {"first": torch.zeros_like(end), "last": torch.full_like(end, length - 1)}.get(self.pool, end)
+        return self.project(x[torch.arange(x.shape[0], device=x.device), at])
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Labels whose own tokens are equally many; they lie one after another in the packed sequence."""
+
+    labels: Tensor  # (n,) label numbers
+    tokens: Tensor  # (n, L) token ids, the last of each the end-of-text token
+
+
+class LabelEncoder:
+    """Text features of a label list as a function of the context.
+
+    ``encoder(contexts)`` takes contexts (B, M, W), shared by all labels, or (B, C, M, W), one per label,
+    and returns unit features (B, C, D). ``encoder.features`` are those of the initial context.
+    """
+
+    def __init__(
+        self, tower: TextTower, prompts: Prompts, context: Tensor | None, features: Tensor | None = None
+    ):
+        """Args:
+        tower: the backbone's text tower.
+        prompts: the labels laid out as tokens.
+        context: (M, W) initial context vectors, or None for the template's own words.
+        features: (C, D) ready features, for a tower whose context cannot be tuned.
+        """
+        self._tower = tower
+        self._prompts = prompts
+        self._initial: tuple[Tensor, Callable[[Tensor], Tensor]] | None = None
+        self._fixed = features
+        if features is not None:
+            return
+        device = tower.positions.device
+        self._tokens = prompts.tokens.to(device)
+        self._end = prompts.end.to(device)
+        if context is None:
+            words = self._tokens[0, prompts.start : prompts.start + prompts.length]
+            context = tower.embed(words)
+        if context.shape != (prompts.length, tower.width):
+            raise ConfigError(
+                f"context vectors are {tuple(context.shape)}, but this text tower takes "
+                f"({prompts.length}, {tower.width})"
+            )
+        self.context = context.detach().to(device, torch.float32)
+        self._chunks = self._pack() if tower.causal else []
+
+    @property
+    def tunable(self) -> bool:
+        return self._fixed is None and self._prompts.length > 0
+
+    @property
+    def features(self) -> Tensor:
+        """(C, D) unit features under the initial context, computed once."""
+        return self._fixed if self._fixed is not None else self.initial()[0][0]
+
+    def initial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """``linearize`` at the initial context, kept: every image's first step starts from it."""
+        if self._initial is None:
+            self._initial = self.linearize(self.context[None])
+        return self._initial
+
+    @torch.no_grad()
+    def __call__(self, contexts: Tensor) -> Tensor:
+        if not self._chunks or contexts.ndim == 4:
+            return self.plain(contexts)
+        return self._scatter([self._encode(contexts, chunk) for chunk in self._chunks])
+
+    def linearize(self, contexts: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Features at contexts (B, M, W), and the pull-back of feature gradients (G, C, D) to (G, M, W).
+
+        G equals B, or B is 1 and G gradients are pulled back through the one shared forward.
+        """
+        leaf = contexts.detach().requires_grad_()
+        if not self._chunks or contexts.ndim == 4:
+            whole = self.plain(leaf)
+            return whole.detach(), lambda g: _pull(whole, leaf, g, retain=True)
+        if (
+            len(self._chunks) == 1
+            and leaf.shape[0] * self._tokens_in(self._chunks[0]) <= self._token_budget()
+        ):
+            features = self._scatter([self._encode(leaf, self._chunks[0])])
+            return features.detach(), lambda g: _pull(features, leaf, g, retain=True)
+
+        def pull(gradients: Tensor) -> Tensor:
+            total = torch.zeros((gradients.shape[0], *leaf.shape[1:]), device=leaf.device)
+            for chunk in self._chunks:
+                own = torch.cat([group.labels for group in chunk])
+                total += _pull(self._encode(leaf, chunk), leaf, gradients[:, own], retain=False)
+            return total
+
+        return self(contexts), pull
+
+    def plain(self, contexts: Tensor) -> Tensor:
+        """Every prompt as a whole sequence: towers that are not causal, and a context per label."""
+        p, tower = self._prompts, self._tower
+        length = int(self._end.max()) + 1 if tower.causal else self._tokens.shape[1]
+        if contexts.ndim == 3:
+            contexts = contexts[:, None].expand(-1, len(p.texts), -1, -1)
+        batch, labels = contexts.shape[:2]
+        words = tower.embed(self._tokens[:, :length]).expand(batch, -1, -1, -1)
+        x = torch.cat([words[:, :, : p.start], contexts, words[:, :, p.start + p.length :]], dim=2)
+        return tower.run(x.flatten(0, 1), self._end.repeat(batch)).unflatten(0, (batch, labels))
+
+    def _encode(self, contexts: Tensor, groups: list[_Group]) -> Tensor:
+        """Features (B, n, D) of the groups' labels, in the groups' order."""
+        tower, batch = self._tower, contexts.shape[0]
+        head = self._prompts.start + self._prompts.length  # P: tokens shared by all labels
+        start = tower.embed(self._tokens[:1, : self._prompts.start]).expand(batch, -1, -1)
+        own = [tower.embed(g.tokens) + tower.positions[head : head + g.tokens.shape[1]] for g in groups]
+        packed = torch.cat([x.flatten(0, 1) for x in own])  # (T, W)
+        x = torch.cat(
+            [torch.cat([start, contexts], 1) + tower.positions[:head], packed.expand(batch, -1, -1)], 1
+        )
+        shapes = [tuple(g.tokens.shape) for g in groups]
+        for block in tower.blocks:
+            x = x + block.ls_1(_attend(block.attn, block.ln_1(x), head, shapes))
+            x = x + block.ls_2(block.mlp(block.ln_2(x)))
+        offset, ends = head, []
+        for n, length in shapes:
+            ends.append(offset + torch.arange(1, n + 1, device=x.device) * length - 1)
+            offset += n * length
+        return tower.project(x[:, torch.cat(ends)])
+
+    def _scatter(self, parts: list[Tensor]) -> Tensor:
+        """Put chunk features back into the order of the labels."""
+        return torch.cat(parts, dim=1)[:, self._back]
+
+    def _pack(self) -> list[list[_Group]]:
+        """Group labels by the number of their own tokens, and cut the groups into chunks that fit memory."""
+        head = self._prompts.start + self._prompts.length
+        lengths = self._end + 1 - head
+        groups: list[_Group] = []
+        for length in sorted(set(lengths.tolist())):
+            labels = (lengths == length).nonzero().flatten()
+            for part in labels.split(max(1, self._token_budget() // length)):
+                groups.append(_Group(part, self._tokens[part, head : head + length]))
+        chunks: list[list[_Group]] = [[]]
+        for group in groups:
+            if chunks[-1] and self._tokens_in([*chunks[-1], group]) > self._token_budget():
+                chunks.append([])
+            chunks[-1].append(group)
+        order = torch.cat([group.labels for chunk in chunks for group in chunk])
+        self._back = order.argsort()
+        return chunks
+
+    def _tokens_in(self, groups: list[_Group]) -> int:
+        return self._prompts.start + self._prompts.length + sum(g.tokens.numel() for g in groups)
+
+    def _token_budget(self) -> int:
+        """Tokens whose activations (about 20 widths a layer) fit in GRAPH_BYTES."""
+        return max(64, GRAPH_BYTES // (len(self._tower.blocks) * 20 * self._tower.width * 4))
+
+
+def _attend(attn: nn.MultiheadAttention, x: Tensor, head: int, shapes: list[tuple[int, ...]]) -> Tensor:
+    """Causal attention over a shared head of P tokens followed by groups of n labels with L tokens each."""
+    qkv = F.linear(x, attn.in_proj_weight, attn.in_proj_bias)
+    q, k, v = qkv.unflatten(-1, (3, attn.num_heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, P+T, d)
+    q = q * attn.head_dim**-0.5
+    k_head, v_head = k[:, :, :head], v[:, :, :head]
+    causal = torch.ones(head, head, dtype=torch.bool, device=x.device).triu(1)
+    scores = (q[:, :, :head] @ k_head.transpose(-1, -2)).masked_fill(causal, -torch.inf)
+    out = [scores.softmax(-1) @ v_head]
+    offset = head
+    for n, length in shapes:
+        here = slice(offset, offset + n * length)
+        q_own, k_own, v_own = (t[:, :, here].unflatten(2, (n, length)) for t in (q, k, v))  # (B, H, n, L, d)
+        to_head = (q[:, :, here] @ k_head.transpose(-1, -2)).unflatten(2, (n, length))
+        causal = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
+        to_own = (q_own @ k_own.transpose(-1, -2)).masked_fill(causal, -torch.inf)
+        weights = torch.cat([to_head, to_own], dim=-1).softmax(-1)
+        from_head = weights[..., :head].flatten(2, 3) @ v_head
+        out.append(from_head + (weights[..., head:] @ v_own).flatten(2, 3))
+        offset += n * length
+    return attn.out_proj(torch.cat(out, dim=2).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def _pull(features: Tensor, leaf: Tensor, gradients: Tensor, retain: bool) -> Tensor:
+    """Vector-Jacobian products of features (1 or G, C, D) for gradients (G, C, D)."""
+    if features.shape[0] == gradients.shape[0]:
+        return torch.autograd.grad(features, leaf, gradients, retain_graph=retain)[0]
+    (pulled,) = torch.autograd.grad(
+        features, leaf, gradients[:, None], retain_graph=retain, is_grads_batched=True
+    )
+    return pulled[:, 0]

@@ -1,0 +1,236 @@
+"""The views of an image: one clean view as the model wants it, and random crops that belong to the image."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from mltta.augmix import augmix
+from mltta.errors import ConfigError
+from mltta.images import image_id as content_id
+from mltta.images import load_image
+
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+_RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+_RESIZE_MODES = ("shortest", "squash", "longest")
+_ELONGATED = 8
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """What a model wants its pixels to be: a square of `size`, resized and normalised its own way."""
+
+    size: int = 224
+    mean: tuple[float, float, float] = CLIP_MEAN
+    std: tuple[float, float, float] = CLIP_STD
+    interpolation: str = "bicubic"
+    resize_mode: str = "shortest"
+
+    def __post_init__(self) -> None:
+        _require(_is_count(self.size), f"input size must be a whole number above 0, not {self.size!r}")
+        for name in ("mean", "std"):
+            values = _floats(getattr(self, name), 3, f"{name} must be three numbers")
+            object.__setattr__(self, name, values)
+        _require(min(self.std) > 0, f"std must be above 0, not {self.std}")
+        known = ", ".join(_RESAMPLING)
+        _require(
+            self.interpolation in _RESAMPLING, f"interpolation {self.interpolation!r}: choose from {known}"
+        )
+        known = ", ".join(_RESIZE_MODES)
+        _require(self.resize_mode in _RESIZE_MODES, f"resize_mode {self.resize_mode!r}: choose from {known}")
+
+    @classmethod
+    def from_open_clip(cls, cfg: Mapping[str, Any]) -> Preprocess:
+        """Read the settings that `open_clip.get_model_preprocess_cfg(model)` gives; gaps mean CLIP's own."""
+        size = cfg.get("size", 224)
+        if isinstance(size, (tuple, list)):
+            sides = set(size)
+            _require(len(sides) == 1, f"input size {tuple(size)}: only square inputs are supported")
+            size = sides.pop()
+        _require(cfg.get("mode", "RGB") == "RGB", f"input mode {cfg.get('mode')!r}: only RGB is supported")
+        fill = cfg.get("fill_color") if cfg.get("resize_mode") == "longest" else 0
+        _require(not fill, f"fill_color {fill!r}: only 0, black, is supported")
+        mean, std = cfg.get("mean") or CLIP_MEAN, cfg.get("std") or CLIP_STD
+        interpolation = cfg.get("interpolation") or "bicubic"
+        return cls(
+            size=size,
+            mean=(mean,) * 3 if isinstance(mean, (int, float)) else mean,
+            std=(std,) * 3 if isinstance(std, (int, float)) else std,
+            interpolation="bicubic" if interpolation == "random" else interpolation,
+            resize_mode=cfg.get("resize_mode") or "shortest",
+        )
+
+
+@dataclass(frozen=True)
+class ViewSpec:
+    """Which views of an image: view 0 is clean, the other `count - 1` are random crops.
+
+    Args:
+        scale: range of the part of the image's area that a crop covers.
+        ratio: range of a crop's width over its height.
+        flip: how often a crop is mirrored.
+        working_size: our own shortcut, not in the papers: crops are cut from a copy whose short side is at
+            most this. At 1024 the smallest default crop still has over 224 pixels a side, and 64 views of a
+            photo of 12 megapixels take a quarter of the time. None cuts from the original.
+    """
+
+    count: int = 64
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+    augmix: bool = False
+    working_size: int | None = 1024
+
+    def __post_init__(self) -> None:
+        _require(_is_count(self.count), f"count of views must be a whole number above 0, not {self.count!r}")
+        for name in ("scale", "ratio"):
+            low, high = _floats(getattr(self, name), 2, f"{name} must be two numbers")
+            _require(0 < low <= high, f"{name} must run from above 0 upwards, not {(low, high)}")
+            object.__setattr__(self, name, (low, high))
+        _require(self.scale[1] <= 1, f"scale ends at the whole image, 1.0, not at {self.scale[1]}")
+        (flip,) = _floats((self.flip,), 1, "flip must be a number")
+        _require(0 <= flip <= 1, f"flip is a probability, from 0 to 1, not {flip}")
+        _require(isinstance(self.augmix, bool), f"augmix is true or false, not {self.augmix!r}")
+        small = self.working_size is None or _is_count(self.working_size)
+        _require(small, f"working_size must be a whole number above 0 or none, not {self.working_size!r}")
+
+    def covers(self, other: ViewSpec) -> bool:
+        """Say whether the views of `other` are the first of these."""
+        return replace(self, count=other.count) == other and self.count >= other.count
+
+
+def render_views(
+    image: Image.Image,
+    spec: ViewSpec,
+    preprocess: Preprocess,
+    *,
+    seed: int = 0,
+    image_id: str | None = None,
+    indices: Iterable[int] | None = None,
+) -> torch.Tensor:
+    """Render the views of an image, normalised for the model.
+
+    View j depends on (seed, image id, spec without its count, j) alone: 16 views are the first 16 of 64.
+
+    Args:
+        image_id: the name the randomness hangs on, by default that of the pixels.
+        indices: render these views only, the same to the bit as those rows of the full render.
+
+    Returns:
+        views of shape (N, 3, size, size), float32.
+
+    Example:
+        >>> views = render_views(Image.new("RGB", (500, 375)), ViewSpec(count=4), Preprocess())
+        >>> tuple(views.shape)
+        (4, 3, 224, 224)
+    """
+    image = load_image(image)
+    identity = content_id(image) if image_id is None else image_id
+    chosen = range(spec.count) if indices is None else [int(j) for j in indices]
+    outside = [j for j in chosen if not 0 <= j < spec.count]
+    _require(not outside, f"views {outside} are not among views 0 to {spec.count - 1}")
+    size = preprocess.size
+    # AugMix leaves fractions of levels, plain crops do not.
+    pixels = np.empty((len(chosen), size, size, 3), np.float32 if spec.augmix else np.uint8)
+    source = _working_copy(image, spec.working_size) if any(chosen) else image
+    for row, j in zip(pixels, chosen, strict=True):
+        if j == 0:
+            row[:] = np.asarray(_clean_view(image, preprocess))
+            continue
+        rng = _generator(seed, identity, j, "crop")
+        box = draw_crop(rng, source.size, spec.scale, spec.ratio)
+        crop = source.crop(box).resize((size, size), Image.Resampling.BILINEAR)
+        if rng.random() < spec.flip:
+            crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        row[:] = augmix(crop, _generator(seed, identity, j, "augmix")) if spec.augmix else np.asarray(crop)
+    return _normalise(torch.from_numpy(pixels), preprocess)
+
+
+def draw_crop(
+    rng: np.random.Generator, size: tuple[int, int], scale: tuple[float, float], ratio: tuple[float, float]
+) -> tuple[int, int, int, int]:
+    """Draw the box of a random-resized crop as torchvision does: ten tries, then the largest central one."""
+    width, height = size
+    low, high = math.log(ratio[0]), math.log(ratio[1])
+    for _ in range(10):
+        area = width * height * (scale[0] + (scale[1] - scale[0]) * rng.random())
+        aspect = math.exp(low + (high - low) * rng.random())
+        w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < w <= width and 0 < h <= height:
+            top, left = int(rng.random() * (height - h + 1)), int(rng.random() * (width - w + 1))
+            return left, top, left + w, top + h
+    w = min(width, max(1, round(height * ratio[1])))
+    h = min(height, max(1, round(width / ratio[0])))
+    left, top = (width - w) // 2, (height - h) // 2
+    return left, top, left + w, top + h
+
+
+def _generator(seed: int, identity: str, j: int, stream: str) -> np.random.Generator:
+    """Make the randomness of one view; streams are apart, so that AugMix on or off sees the same crops."""
+    name = f"{seed}|{identity}|{j}|{stream}".encode()
+    digest = hashlib.blake2b(name, digest_size=16).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
+
+
+def _working_copy(image: Image.Image, working_size: int | None) -> Image.Image:
+    """Reduce a large image to what its crops can show."""
+    short = min(image.size)
+    if working_size is None or short <= working_size:
+        return image
+    width, height = (round(side * working_size / short) for side in image.size)
+    return image.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
+    """Resize and crop exactly as open_clip does at inference."""
+    size, resampling = preprocess.size, _RESAMPLING[preprocess.interpolation]
+    (width, height), short, long = image.size, min(image.size), max(image.size)
+    if preprocess.resize_mode == "squash":
+        return image.resize((size, size), resampling)
+    if preprocess.resize_mode == "longest":
+        w, h = (max(1, round(side / (long / size))) for side in image.size)
+        padded = Image.new("RGB", (size, size))
+        padded.paste(image.resize((w, h), resampling), ((size - w) // 2, (size - h) // 2))
+        return padded
+    new_long = int(size * long / short)
+    w, h = (size, new_long) if width <= height else (new_long, size)
+    left, top = round((w - size) / 2), round((h - size) / 2)
+    if long > _ELONGATED * short:
+        # A strip of 1 x 100000 pixels would first grow to 22 million: resample only what is kept.
+        box = (left * width / w, top * height / h, (left + size) * width / w, (top + size) * height / h)
+        return image.resize((size, size), resampling, box=box)
+    return image.resize((w, h), resampling).crop((left, top, left + size, top + size))
+
+
+def _normalise(pixels: torch.Tensor, preprocess: Preprocess) -> torch.Tensor:
+    """Turn levels (N, S, S, 3) into `(x / 255 - mean) / std`, channels first."""
+    views = pixels.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (preprocess.mean, preprocess.std))
+    return views.div_(255).sub_(mean).div_(std)
+
+
+def _require(fine: bool, message: str) -> None:
+    if not fine:
+        raise ConfigError(message)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _floats(values: Any, count: int, message: str) -> tuple[float, ...]:
+    """Read numbers given as a tuple, or as a list from a config file."""
+    try:
+        floats = tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{message}, not {values!r}") from None
+    _require(len(floats) == count and all(map(math.isfinite, floats)), f"{message}, not {values!r}")
+    return floats

@@ -1,0 +1,98 @@
+"""The embedded model: an open_clip CLIP of an EfficientNet-Lite2 and a small causal text transformer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import open_clip
+import torch
+from open_clip.model import CLIP
+from open_clip.tokenizer import SimpleTokenizer
+from safetensors.torch import load, load_file, save_file
+
+WEIGHTS = "open_clip_model.safetensors"
+PART = 15 * 2**20
+PREPROCESS = {
+    "size": 224, "mode": "RGB", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], "interpolation": "bicubic",
+    "resize_mode": "squash", "fill_color": 0,
+}  # fmt: skip
+
+
+def config(vocab_size: int, context_length: int = 40, embed_dim: int = 384) -> dict[str, Any]:
+    """open_clip's description of the model."""
+    vision = {
+        "timm_model_name": "tf_efficientnet_lite2", "timm_model_pretrained": False, "timm_pool": "avg",
+        "timm_proj": "linear", "timm_proj_bias": True, "image_size": 224,
+    }  # fmt: skip
+    text = {"context_length": context_length, "vocab_size": vocab_size, "width": 256, "heads": 4, "layers": 6}
+    return {"embed_dim": embed_dim, "vision_cfg": vision, "text_cfg": text}
+
+
+def build(model_cfg: dict[str, Any]) -> CLIP:
+    """The model with random weights."""
+    return CLIP(**model_cfg)
+
+
+def start_from_classifier(model: CLIP, weights: dict[str, torch.Tensor]) -> None:
+    """Give the image tower the weights of the ImageNet classifier, all but its last layer."""
+    body = {k: v.float() if v.is_floating_point() else v for k, v in weights.items() if "classifier" not in k}
+    model.visual.trunk.load_state_dict(body, strict=True)
+
+
+def encode_text(model: CLIP, tokens: torch.Tensor, length: int) -> torch.Tensor:
+    """Unit text features of tokens (n, context) of which none is longer than `length`.
+
+    The tower is causal and pools at the end token, so what stands behind the longest text can be cut off.
+    """
+    tokens = tokens[:, :length].long()
+    x = model.token_embedding(tokens) + model.positional_embedding[:length]
+    x = model.ln_final(model.transformer(x, attn_mask=model.attn_mask[:length, :length]))
+    x = x[torch.arange(len(x), device=x.device), tokens.argmax(-1)] @ model.text_projection
+    return torch.nn.functional.normalize(x.float(), dim=-1)
+
+
+def encode_image(model: CLIP, pixels: torch.Tensor) -> torch.Tensor:
+    """Unit image features."""
+    return torch.nn.functional.normalize(model.visual(pixels).float(), dim=-1)
+
+
+def save(folder: Path, state: dict[str, torch.Tensor], model_cfg: dict[str, Any], bpe: Path) -> None:
+    """Write weights in half precision, config and vocabulary; `parts` holds the same in small files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    half = {k: v.detach().cpu().half().contiguous() if v.is_floating_point() else v.cpu() for k, v in state.items()}
+    for name, tensor in half.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise ValueError(f"{name} is not finite in half precision")
+    save_file(half, folder / WEIGHTS, metadata={"format": "pt"})
+    parts = folder / "parts"
+    parts.mkdir(exist_ok=True)
+    for old in parts.glob(WEIGHTS + ".*"):
+        old.unlink()
+    data = (folder / WEIGHTS).read_bytes()
+    for number, start in enumerate(range(0, len(data), PART)):
+        (parts / f"{WEIGHTS}.{number:03d}").write_bytes(data[start : start + PART])
+    text = json.dumps({"model_cfg": model_cfg, "preprocess_cfg": PREPROCESS}, indent=2) + "\n"
+    for place in (folder, parts):
+        (place / "open_clip_config.json").write_text(text)
+        (place / "bpe.txt.gz").write_bytes(bpe.read_bytes())
+
+
+def read(folder: Path) -> tuple[CLIP, SimpleTokenizer, Any]:
+    """Model, tokenizer and image preprocessing of a folder that `save` wrote (whole or parts)."""
+    settings = json.loads((folder / "open_clip_config.json").read_text())
+    model = build(settings["model_cfg"])
+    if (folder / WEIGHTS).exists():
+        state = load_file(folder / WEIGHTS)
+    else:
+        state = load(b"".join(p.read_bytes() for p in sorted(folder.glob(WEIGHTS + ".*"))))
+    model.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in state.items()}, strict=True)
+    text_cfg = settings["model_cfg"]["text_cfg"]
+    tokenizer = SimpleTokenizer(str(folder / "bpe.txt.gz"), context_length=text_cfg["context_length"])
+    pre = settings["preprocess_cfg"]
+    preprocess = open_clip.image_transform(
+        pre["size"], is_train=False, mean=tuple(pre["mean"]), std=tuple(pre["std"]),
+        resize_mode=pre["resize_mode"], interpolation=pre["interpolation"],
+    )  # fmt: skip
+    return model.eval(), tokenizer, preprocess
