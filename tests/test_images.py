@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from mltta import images
 from mltta.errors import ImageError
@@ -122,8 +122,6 @@ def test_all_eight_orientations_agree_with_pillow() -> None:
         exif = Image.Exif()
         exif[0x0112] = orientation
         data = encode(Image.fromarray(pixels), "PNG", exif=exif)
-        from PIL import ImageOps
-
         expected = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
         np.testing.assert_array_equal(np.asarray(load_image(data)), np.asarray(expected))
 

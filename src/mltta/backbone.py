@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,7 @@ class Backbone:
         self.trained = loaded.trained
         self.device = device
         self.image_dtype = image_dtype
-        self.model = loaded.model.eval().requires_grad_(False).to(device, torch.float32)
+        self.model: Any = loaded.model.eval().requires_grad_(False).to(device, torch.float32)
         self.tokenizer = loaded.tokenizer
         self.preprocess = Preprocess.from_open_clip(loaded.preprocess)
         self.tower = TextTower(self.model)

@@ -70,5 +70,5 @@ def encode(backbone: Backbone, images: Sequence[Rendered]) -> Encoded:
         if backbone.device.type == "cpu":
             features[spec] = torch.stack([backbone.encode_images(one) for one in views])
         else:
-            features[spec] = backbone.encode_images(torch.cat(views)).unflatten(0, (len(images), spec.count))
+            features[spec] = backbone.encode_images(torch.cat(views)).view(len(images), spec.count, -1)
     return Encoded(features)

@@ -169,7 +169,7 @@ class LabelEncoder:
         batch, labels = contexts.shape[:2]
         words = tower.embed(self._tokens[:, :length]).expand(batch, -1, -1, -1)
         x = torch.cat([words[:, :, : p.start], contexts, words[:, :, p.start + p.length :]], dim=2)
-        return tower.run(x.flatten(0, 1), self._end.repeat(batch)).unflatten(0, (batch, labels))
+        return tower.run(x.flatten(0, 1), self._end.repeat(batch)).view(batch, labels, -1)
 
     def _encode(self, contexts: Tensor, groups: list[_Group]) -> Tensor:
         """Features (B, n, D) of the groups' labels, in the groups' order."""
@@ -223,8 +223,11 @@ class LabelEncoder:
 
 def _attend(attn: nn.MultiheadAttention, x: Tensor, head: int, shapes: list[tuple[int, ...]]) -> Tensor:
     """Causal attention over a shared head of P tokens followed by groups of n labels with L tokens each."""
+    batch = x.shape[0]
     qkv = F.linear(x, attn.in_proj_weight, attn.in_proj_bias)
-    q, k, v = qkv.unflatten(-1, (3, attn.num_heads, -1)).permute(2, 0, 3, 1, 4)  # each (B, H, P+T, d)
+    q, k, v = qkv.view(batch, -1, 3, attn.num_heads, attn.head_dim).permute(
+        2, 0, 3, 1, 4
+    )  # each (B, H, P+T, d)
     q = q * attn.head_dim**-0.5
     k_head, v_head = k[:, :, :head], v[:, :, :head]
     causal = torch.ones(head, head, dtype=torch.bool, device=x.device).triu(1)
@@ -233,8 +236,10 @@ def _attend(attn: nn.MultiheadAttention, x: Tensor, head: int, shapes: list[tupl
     offset = head
     for n, length in shapes:
         here = slice(offset, offset + n * length)
-        q_own, k_own, v_own = (t[:, :, here].unflatten(2, (n, length)) for t in (q, k, v))  # (B, H, n, L, d)
-        to_head = (q[:, :, here] @ k_head.transpose(-1, -2)).unflatten(2, (n, length))
+        q_own, k_own, v_own = (
+            t[:, :, here].reshape(batch, attn.num_heads, n, length, -1) for t in (q, k, v)
+        )  # (B, H, n, L, d)
+        to_head = (q[:, :, here] @ k_head.transpose(-1, -2)).view(batch, attn.num_heads, n, length, head)
         causal = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         to_own = (q_own @ k_own.transpose(-1, -2)).masked_fill(causal, -torch.inf)
         weights = torch.cat([to_head, to_own], dim=-1).softmax(-1)

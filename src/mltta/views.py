@@ -21,7 +21,7 @@ CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 _RESIZE_MODES = ("shortest", "squash", "longest")
-_ELONGATED = 8
+_MOST_RESIZED = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class ViewSpec:
         _require(small, f"working_size must be a whole number above 0 or none, not {self.working_size!r}")
 
     def covers(self, other: ViewSpec) -> bool:
-        """Say whether the views of `other` are the first of these."""
-        return replace(self, count=other.count) == other and self.count >= other.count
+        """Say whether the views of `other` are the first of these; the clean view 0 is in every spec."""
+        return other.count == 1 or replace(self, count=other.count) == other and self.count >= other.count
 
 
 def render_views(
@@ -203,8 +203,8 @@ def _clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
     new_long = int(size * long / short)
     w, h = (size, new_long) if width <= height else (new_long, size)
     left, top = round((w - size) / 2), round((h - size) / 2)
-    if long > _ELONGATED * short:
-        # A strip of 1 x 100000 pixels would first grow to 22 million: resample only what is kept.
+    if w * h > _MOST_RESIZED:
+        # A line of 1 x 100000 pixels would first grow to 224 x 22 million: resample only what is kept.
         box = (left * width / w, top * height / h, (left + size) * width / w, (top + size) * height / h)
         return image.resize((size, size), resampling, box=box)
     return image.resize((w, h), resampling).crop((left, top, left + size, top + size))

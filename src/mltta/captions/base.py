@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from mltta.captions.compose import compose_captions
-from mltta.captions.nouns import NounFilter
+from mltta.captions.nouns import label_matches
 from mltta.errors import CaptionError
 from mltta.labels import LabelSet
 
@@ -153,8 +153,7 @@ def label_captions(labels: LabelSet, backbone: Backbone, base: CaptionBase | Non
     parts: list[Tensor] = []
     if base is not None:
         base.check_backbone(backbone)
-        noun_filter = NounFilter(labels)
-        found = [noun_filter(text, duplicates=True) for text in base.texts]
+        found = label_matches(base.texts, labels, duplicates=True)
         rows = [i for i, labels_of in enumerate(found) if labels_of]
         mentions = [found[i] for i in rows]
         if rows:

@@ -68,13 +68,14 @@ _SCENES = {
     ),
 }
 
-_THE = frozenset("sky sun moon ocean sea military police".split())
-_NO_ARTICLE = frozenset(
-    "people cattle scissors broccoli bread butter cheese chocolate clothing coffee coral corn cream dancing fog food "
-    "frost furniture garlic graffiti grass hair ice jewelry juice lettuce luggage meat milk money music nighttime "
-    "pasta rain rice running salt sand smoke snow soap soccer sugar surf sushi swimming tea toothpaste traffic "
-    "water wine wood".split()
-)
+_THE = frozenset({"sky", "sun", "moon", "ocean", "sea", "military", "police"})
+_MASS_NOUNS = """
+people cattle scissors broccoli bread butter cheese chocolate clothing coffee coral corn cream dancing fog
+food frost furniture garlic graffiti grass hair ice jewelry juice lettuce luggage meat milk money music
+nighttime pasta rain rice running salt sand smoke snow soap soccer sugar surf sushi swimming tea toothpaste
+traffic water wine wood
+"""
+_NO_ARTICLE = frozenset(_MASS_NOUNS.split())
 _AN = re.compile(
     r"(?!uni(?!n)|use|usu|ute|eu|ewe|one\b|once|ufo)[aeiou]|hour|heir|honest|honou?r|suv\b|x-?ray"
 )

@@ -56,6 +56,7 @@ crystal/disco/meat *ball
 *ball gown/room
 *baseball/*tennis/*soccer/*football/*basketball cap/court/field/jersey/outfit/shoe/stadium/uniform
 *family car/home/room
+*passenger seat
 world *cup
 *sports car
 o *clock
@@ -68,45 +69,50 @@ milky/half *way
 *remote area/beach/field/forest/hill/island/location/mountain/place/village
 """
 
+
+def _words(text: str) -> frozenset[str]:
+    """Make a set of the words of a text."""
+    return frozenset(text.split())
+
+
 # These name a thing only before the end of a phrase, a verb, or a word like these (an orange on a plate);
 # otherwise they describe what follows (an orange cat, a remote beach).
 _ADJECTIVES = frozenset({"orange", "remote"})
-_AFTER_NOUN = frozenset(
-    "about across against along among and around as at atop behind beside between but by close control for from "
-    "fruit grove has in inside into is lay near nearby next of on onto or orchard over peel sat seen side slice "
-    "that the through to together tree under was which while will with".split()
+_AFTER_NOUN = _words(
+    "about across against along among and around as at atop behind beside between but by close control for "
+    "from fruit grove has in inside into is lay near nearby next of on onto or orchard over peel sat seen side "
+    "slice that the through to together tree under was which while will with"
 )
 
 # A bus stop is a place, but "the bus stops" is a bus.
-_VERB_FORMS = frozenset({"fields", "flies", "lifts", "lights", "parks", "presses", "stars", "stops", "works"})
+_VERB_FORMS = _words("fields flies lifts lights parks presses stars stops works")
 
 # "her ring" is no herring: two words are read as one only where the first could begin a noun.
-_FUNCTION_WORDS = frozenset(
-    "all and any are but can for has her his its nor not off one our out she the was who you".split()
+_FUNCTION_WORDS = _words(
+    "all and any are but can for has her his its nor not off one our out she the was who you"
 )
 
 _IRREGULAR = dict(
     pair.split(":")
-    for pair in (
+    for pair in _words(
         "children:child grandchildren:grandchild oxen:ox mice:mouse geese:goose teeth:tooth feet:foot "
         "knives:knife wives:wife lives:life wolves:wolf leaves:leaf loaves:loaf shelves:shelf scarves:scarf "
         "calves:calf halves:half elves:elf hooves:hoof thieves:thief dwarves:dwarf bookshelves:bookshelf "
         "axes:axe gases:gas lenses:lens irises:iris canvases:canvas atlases:atlas quizzes:quiz waltzes:waltz "
-        "cacti:cactus tvs:tv cds:cd pcs:pc menus:menu emus:emu gnus:gnu gurus:guru tutus:tutu caribous:caribou "
-        "passersby:passerby oases:oasis moustaches:moustache mustaches:mustache avalanches:avalanche "
+        "cacti:cactus tvs:tv cds:cd pcs:pc menus:menu emus:emu gnus:gnu gurus:guru tutus:tutu oases:oasis "
+        "passersby:passerby moustaches:moustache mustaches:mustache avalanches:avalanche caribous:caribou "
         "headaches:headache quiches:quiche niches:niche caches:cache brioches:brioche"
-    ).split()
+    )
 )
-_UNCHANGED = frozenset(
-    "scissors tennis iris ibis debris chassis oasis axis basis pelvis penis canvas atlas lens gas christmas series "
-    "species always perhaps this does across glass chaos "
-    "specimen abdomen regimen ramen omen semen stamen yemen".split()
+_UNCHANGED = _words(
+    "scissors tennis iris ibis debris chassis axis pelvis canvas atlas lens gas christmas series species "
+    "always perhaps this does chaos specimen abdomen regimen ramen omen semen stamen yemen"
 )
-_ENDS_IN_IE = frozenset(
-    "tie necktie bowtie pie magpie potpie cookie movie brownie smoothie hoodie selfie zombie genie calorie birdie "
-    "collie prairie veggie goalie rookie foodie cutie sweetie hippie caddie auntie budgie nightie pixie".split()
+_ENDS_IN_E = _words(
+    "tie necktie bowtie pie magpie potpie cookie movie brownie smoothie hoodie selfie zombie genie calorie "
+    "birdie collie prairie veggie goalie rookie foodie cutie sweetie hippie caddie auntie budgie pixie "
+    "shoe horseshoe snowshoe toe tiptoe canoe hoe foe oboe aloe doe floe"
 )
-_ENDS_IN_OE = ("shoe", "toe", "canoe", "hoe", "foe", "oboe", "aloe", "doe", "floe")
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 # Vowel signs and accents belong to their word, though \w leaves them out.
@@ -124,11 +130,11 @@ def singular(word: str) -> str:
         return word[:-2] + "an"
     if len(word) <= 3 or word[-1] != "s" or word in _UNCHANGED or word.endswith(("ss", "us", "sis", "itis")):
         return word
+    if word[:-1] in _ENDS_IN_E:
+        return word[:-1]
     if word.endswith("ies"):
-        return word[:-1] if word[:-1] in _ENDS_IN_IE else word[:-3] + "y"
-    if word.endswith("oes"):
-        return word[:-1] if word[:-1].endswith(_ENDS_IN_OE) else word[:-2]
-    if word.endswith(("sses", "xes", "zzes", "ches", "shes")):
+        return word[:-3] + "y"
+    if word.endswith(("oes", "sses", "xes", "zzes", "ches", "shes")):
         return word[:-2]
     if word.endswith(("buses", "tuses", "puses", "ruses")):  # buses, cactuses, octopuses, walruses
         return word[:-2]

@@ -104,7 +104,7 @@ class MLTTA(Method):
                         self.text, loss, len(encoded), lr=lr, weight_decay=c.weight_decay, steps=c.steps
                     )
                 )
-        text = self.text(torch.cat(contexts)).unflatten(0, (len(contexts), -1))  # (branches, B, C, D)
+        text = self.text(torch.cat(contexts)).chunk(len(contexts))  # each (B, C, D)
         return {branch: self.logits(views[:, :1], text[i])[:, 0] for i, branch in enumerate(self.prompts)}
 
     @property
