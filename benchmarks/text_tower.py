@@ -71,7 +71,9 @@ def compare(model: str, labels: str, repeat: int, device: str) -> dict[str, floa
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="ViT-B/16")
     parser.add_argument("--labels", default="coco")
     parser.add_argument("--repeat", type=int, default=3)

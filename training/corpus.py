@@ -1,4 +1,4 @@
-"""The sentences on which the text tower learns: captions, label prompts, names, definitions, composed lists."""
+"""The sentences on which the text tower learns: captions, prompts, names, definitions, lists of labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from importlib.resources import files
 
 TEMPLATES = (
     "a photo of a {}.", "{}", "a {}", "a photo of {}.", "a picture of a {}.", "a photo of the {}.",
-    "a close-up photo of a {}.", "a photo of a small {}.", "a photo of many {}.", "there is a {} in the scene.",
+    "a close-up photo of a {}.", "a photo of a small {}.", "a photo of many {}.",
+    "there is a {} in the scene.",
 )  # fmt: skip
 LISTS = (
     "a photo of a {0} and a {1}.", "a {0} and a {1}", "a photo of a {0}, a {1} and a {2}.",

@@ -57,14 +57,16 @@ def _ids(texts: list[str]) -> list[list[int]]:
 def token_ids(bpe: Path, texts: list[str]) -> list[list[int]]:
     """Token ids of each text without start and end token, on all cores. Call before the device is used."""
     chunks = [texts[i : i + 2000] for i in range(0, len(texts), 2000)]
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), _start, (str(bpe),)) as pool:
+    with multiprocessing.get_context("fork").Pool(os.cpu_count(), _start, (str(bpe),)) as pool:
         return [ids for chunk in pool.map(_ids, chunks, chunksize=1) for ids in chunk]
 
 
 class Texts:
-    """Tokenised texts on the device; lengths stay on the host so that a batch can be cut short without a sync."""
+    """Tokenised texts on the device; lengths stay on the host, to cut a batch short without a sync."""
 
-    def __init__(self, ids: Sequence[Sequence[int]], start: int, end: int, context: int, device: torch.device) -> None:
+    def __init__(
+        self, ids: Sequence[Sequence[int]], start: int, end: int, context: int, device: torch.device
+    ) -> None:
         self.lengths = np.array([min(len(i) + 2, context) for i in ids])
         tokens = np.zeros((len(ids), context), np.int32)
         for row, own in enumerate(ids):
@@ -76,12 +78,15 @@ class Texts:
         return len(self.lengths)
 
     def batch(self, rows: np.ndarray) -> tuple[torch.Tensor, int]:
-        """Tokens of some rows, and the length of the longest."""
+        """Tokens of some rows, and the length of the longest, rounded up to few different ones."""
         index = torch.from_numpy(np.asarray(rows, np.int64)).to(self.tokens.device, non_blocking=True)
-        return self.tokens[index], int(self.lengths[rows].max())
+        length = -(-int(self.lengths[rows].max()) // 8) * 8
+        return self.tokens[index], min(length, self.tokens.shape[1])
 
 
-def crops(images: torch.Tensor, size: int, smallest: float, whole: float, rng: torch.Generator) -> torch.Tensor:
+def crops(
+    images: torch.Tensor, size: int, smallest: float, whole: float, rng: torch.Generator
+) -> torch.Tensor:
     """Random resized crops with flips and light colour changes of (n, 3, s, s) bytes, in [-1, 1].
 
     Args:
@@ -102,17 +107,22 @@ def crops(images: torch.Tensor, size: int, smallest: float, whole: float, rng: t
     zero = torch.zeros_like(w)
     theta = torch.stack([torch.stack([w * flip, zero, cx], -1), torch.stack([zero, h, cy], -1)], 1)
     grid = F.affine_grid(theta, [n, 3, size, size], align_corners=False)
-    x = F.grid_sample(images.float() / 255, grid, mode="bilinear", padding_mode="reflection", align_corners=False)
+    x = F.grid_sample(
+        images.float() / 255, grid, mode="bilinear", padding_mode="reflection", align_corners=False
+    )
     grey = x.mean(1, keepdim=True)
     saturation = torch.where(uniform(0.0, 1.0) < 0.05, 0.0, uniform(0.7, 1.3))[:, None, None, None]
     x = grey + (x - grey) * saturation
     middle = x.mean((1, 2, 3), keepdim=True)
-    x = middle * uniform(0.8, 1.2)[:, None, None, None] + (x - middle) * uniform(0.8, 1.2)[:, None, None, None]
+    x = (
+        middle * uniform(0.8, 1.2)[:, None, None, None]
+        + (x - middle) * uniform(0.8, 1.2)[:, None, None, None]
+    )
     return (x.clamp(0, 1) * 2 - 1).contiguous(memory_format=torch.channels_last)
 
 
 def side_by_side(x: torch.Tensor, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """Pictures of two images each: the first half of the pairs left and right, the others above each other."""
+    """Pictures of two images each: half of the pairs left and right, the others above each other."""
     half, size = len(first) // 2, x.shape[-1]
     wide, tall = (size, size // 2), (size // 2, size)
 

@@ -13,7 +13,9 @@ def soft_cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tens
     return (loss * rows).sum() / rows.sum().clamp(min=1)
 
 
-def contrastive(logits: torch.Tensor, similarity: torch.Tensor, temperature: float, softness: float) -> torch.Tensor:
+def contrastive(
+    logits: torch.Tensor, similarity: torch.Tensor, temperature: float, softness: float
+) -> torch.Tensor:
     """CLIP's symmetric loss; a share `softness` of the target goes to captions that mean nearly the same.
 
     Args:

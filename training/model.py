@@ -48,7 +48,7 @@ def encode_text(model: CLIP, tokens: torch.Tensor, length: int) -> torch.Tensor:
     """
     tokens = tokens[:, :length].long()
     x = model.token_embedding(tokens) + model.positional_embedding[:length]
-    x = model.ln_final(model.transformer(x, attn_mask=model.attn_mask[:length, :length]))
+    x = model.ln_final(model.transformer(x, attn_mask=model.attn_mask[:length, :length].contiguous()))
     x = x[torch.arange(len(x), device=x.device), tokens.argmax(-1)] @ model.text_projection
     return torch.nn.functional.normalize(x.float(), dim=-1)
 
@@ -61,7 +61,10 @@ def encode_image(model: CLIP, pixels: torch.Tensor) -> torch.Tensor:
 def save(folder: Path, state: dict[str, torch.Tensor], model_cfg: dict[str, Any], bpe: Path) -> None:
     """Write weights in half precision, config and vocabulary; `parts` holds the same in small files."""
     folder.mkdir(parents=True, exist_ok=True)
-    half = {k: v.detach().cpu().half().contiguous() if v.is_floating_point() else v.cpu() for k, v in state.items()}
+    half = {
+        k: v.detach().cpu().half().contiguous() if v.is_floating_point() else v.cpu()
+        for k, v in state.items()
+    }
     for name, tensor in half.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise ValueError(f"{name} is not finite in half precision")
@@ -87,7 +90,9 @@ def read(folder: Path) -> tuple[CLIP, SimpleTokenizer, Any]:
         state = load_file(folder / WEIGHTS)
     else:
         state = load(b"".join(p.read_bytes() for p in sorted(folder.glob(WEIGHTS + ".*"))))
-    model.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in state.items()}, strict=True)
+    model.load_state_dict(
+        {k: v.float() if v.is_floating_point() else v for k, v in state.items()}, strict=True
+    )
     text_cfg = settings["model_cfg"]["text_cfg"]
     tokenizer = SimpleTokenizer(str(folder / "bpe.txt.gz"), context_length=text_cfg["context_length"])
     pre = settings["preprocess_cfg"]

@@ -104,7 +104,7 @@ def curated() -> list[str]:
 def vocabulary(
     keywords: Iterable[str], lemmas: Iterable[str], captions: Iterable[str], at_least: int = 4
 ) -> list[str]:
-    """The nouns of the supervision: keywords, curated nouns, coarse words, and ImageNet names found in captions."""
+    """The nouns of the supervision: keywords, curated and coarse words, ImageNet names found in captions."""
     counts: dict[str, int] = {}
     for caption in captions:
         for gram in grams(caption):

@@ -24,7 +24,13 @@ from nouns import label_matrix, vocabulary
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-MINILM_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
+MINILM_FILES = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.txt",
+)
 
 
 def pack_images(tars: list[Path], out: Path, limit: int | None) -> list[tuple[str, int, int]]:
@@ -61,7 +67,9 @@ def classifier_weights(checkpoint: Path) -> dict[str, torch.Tensor]:
     return {k: v.half().contiguous() if v.is_floating_point() else v for k, v in renamed.items()}
 
 
-def accuracy(weights: dict[str, torch.Tensor], images: Path, index: list[tuple[str, int, int]], every: int) -> float:
+def accuracy(
+    weights: dict[str, torch.Tensor], images: Path, index: list[tuple[str, int, int]], every: int
+) -> float:
     """Share of the ImageNet samples (every n-th) that the classifier names right; a check of the weights."""
     model = timm.create_model("tf_efficientnet_lite2", pretrained=False).eval()
     model.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in weights.items()})
@@ -89,7 +97,9 @@ def read_flickr(path: Path) -> dict[str, list[str]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with flickr8k, imagenet_samples, captions")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with flickr8k, imagenet_samples, captions"
+    )
     parser.add_argument("--out", type=Path, required=True, help="where `pack` and `pieces` are written")
     parser.add_argument("--classifier", type=Path, required=True, help="efficientnet-lite2-9656183e.pth")
     parser.add_argument("--minilm", type=Path, required=True, help="folder of all-MiniLM-L6-v2")
@@ -116,7 +126,9 @@ def main() -> None:
     nouns = vocabulary(keywords, [n for own in classes for n in own], human)
     labels = label_matrix(nouns, [captions[name] for name, _, _ in flickr])
     np.savez_compressed(pack / "labels.npz", labels=labels)
-    texts = corpus.sentences(nouns, [*human, *(row["caption"].strip() for row in generated)], args.lists, args.seed)
+    texts = corpus.sentences(
+        nouns, [*human, *(row["caption"].strip() for row in generated)], args.lists, args.seed
+    )
 
     weights = classifier_weights(args.classifier)
     share = accuracy(weights, pack / "imagenet.bin", samples, 10)
@@ -128,8 +140,8 @@ def main() -> None:
     for name in MINILM_FILES:
         shutil.copy(args.minilm / name, pack / "minilm" / name)
     minilm = load_file(args.minilm / "model.safetensors")
-    save_file({k: v.half() for k, v in minilm.items() if v.is_floating_point()}, pack / "minilm/model.safetensors",
-              metadata={"format": "pt"})  # fmt: skip
+    half = {k: v.half() for k, v in minilm.items() if v.is_floating_point()}
+    save_file(half, pack / "minilm/model.safetensors", metadata={"format": "pt"})
 
     size = vocab.write_bpe(pack / "bpe.txt.gz", args.merges)
     synsets = {s: i for i, s in enumerate(corpus.imagenet_info("imagenet_synsets.txt"))}

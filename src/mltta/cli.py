@@ -53,11 +53,11 @@ def tag(
         str, typer.Option("--labels", "-l", help="voc, coco, nuswide, a label file, or 'dog, cat, sofa'.")
     ],
     model: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--model", "-m", help="RN50, RN101, ViT-B/32, ViT-B/16, any open_clip NAME:TAG, or a folder."
         ),
-    ] = "ViT-B/16",
+    ] = None,
     weights: Annotated[str | None, typer.Option(help="A pretrained tag or a local weights file.")] = None,
     method: Annotated[str, typer.Option(help="How to adapt; `mltta methods` lists them.")] = "ml-tta",
     preset: Annotated[str, typer.Option(help="paper, or released for the authors' code.")] = "paper",
@@ -99,7 +99,7 @@ def tag(
     if not files:
         raise MlttaError(f"no images in {', '.join(map(str, paths))}")
     tagger = Tagger(
-        model,
+        model or (None if weights else "ViT-B/16"),
         labels,
         method=method,
         weights=weights,

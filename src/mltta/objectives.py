@@ -66,7 +66,7 @@ def marginal_entropy(logits: Tensor, rows: Tensor) -> Tensor:
     empty = ~rows.any(dim=-1, keepdim=True)
     shut = ~(rows | empty)  # an image without rows keeps finite numbers here and is zeroed below
     log_mean = log_p.masked_fill(shut.unsqueeze(-1), -torch.inf).logsumexp(dim=-2)
-    log_mean = log_mean - rows.sum(dim=-1, keepdim=True).clamp(min=1).log()
+    log_mean = log_mean - rows.sum(dim=-1, keepdim=True).clamp(min=1).to(logits.dtype).log()
     log_mean = log_mean.clamp(min=torch.finfo(logits.dtype).min)
     return torch.where(empty.squeeze(-1), 0.0, -(log_mean.exp() * log_mean).sum(dim=-1))
 

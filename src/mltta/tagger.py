@@ -89,7 +89,7 @@ class Tagger:
 
     def __init__(
         self,
-        model: str | Backbone,
+        model: str | Backbone | None,
         labels: Any,
         *,
         method: str = "ml-tta",

@@ -104,7 +104,7 @@ class ViewSpec:
 
     def covers(self, other: ViewSpec) -> bool:
         """Say whether the views of `other` are the first of these; the clean view 0 is in every spec."""
-        return other.count == 1 or replace(self, count=other.count) == other and self.count >= other.count
+        return other.count == 1 or (replace(self, count=other.count) == other and self.count >= other.count)
 
 
 def render_views(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import pickle
+import socket
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +33,7 @@ class Loaded:
     """An open_clip model with its tokenizer and preprocessing, and what to call it."""
 
     name: str
-    model: nn.Module
+    model: Any
     tokenizer: Any
     preprocess: dict[str, Any]
     trained: bool = True
@@ -104,12 +107,15 @@ def _from_hub(arch: str, tag: str | None, name: str, **options: Any) -> Loaded:
     import open_clip
 
     try:
-        with _quiet():
+        with _quiet(), _cache_only_if_cut_off() as cut_off:
             model = open_clip.create_model(arch, pretrained=tag, require_pretrained=True, **options)
             tokenizer = open_clip.get_tokenizer(arch)
     except Exception as error:  # open_clip and the hub raise many kinds; the user needs one message
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        raise WeightsError(f"the weights of {name} could not be had: {reason}\n{WAYS_OUT}") from error
+        if cut_off:
+            raise WeightsError(
+                f"the weights of {name} are not on this machine and the model hub cannot be reached\n{WAYS_OUT}"
+            ) from error
+        raise WeightsError(f"the weights of {name} could not be had: {_reason(error)}\n{WAYS_OUT}") from error
     return Loaded(name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
 
 
@@ -189,9 +195,7 @@ def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[s
             f"{path} was refused: it is damaged, or holds more than tensors and could run code"
         ) from error
     except Exception as error:
-        raise WeightsError(
-            f"{path} is not a weights file that can be read: {str(error).splitlines()[0]}"
-        ) from error
+        raise WeightsError(f"{path} is not a weights file that can be read ({_reason(error)})") from error
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
     if not isinstance(found, dict) or not found or not all(isinstance(v, Tensor) for v in found.values()):
@@ -201,6 +205,11 @@ def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[s
     for extra in ("input_resolution", "context_length", "vocab_size"):
         state.pop(extra, None)
     return {key: v.float() if v.is_floating_point() else v for key, v in state.items()}, is_openai
+
+
+def _reason(error: Exception) -> str:
+    """The last line of an error, or its kind when it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 def _is_torchscript(path: Path) -> bool:
@@ -254,11 +263,30 @@ def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:
 
 
 @contextmanager
+def _cache_only_if_cut_off() -> Iterator[bool]:
+    """Without a way to the hub look into its cache alone: its client would retry for a minute first."""
+    from huggingface_hub import constants
+
+    host = urlsplit(constants.ENDPOINT).hostname or "huggingface.co"
+    cut_off = constants.HF_HUB_OFFLINE
+    if not cut_off and not any(getproxies().get(kind) for kind in ("https", "all")):
+        try:
+            socket.create_connection((host, 443), timeout=5).close()
+        except OSError:
+            cut_off = True
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, cut_off
+    try:
+        yield cut_off
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+@contextmanager
 def _quiet() -> Iterator[None]:
     """open_clip reports its progress and its misgivings on the root logger; ours is one clear message."""
     root = logging.getLogger()
     level, root_disabled = root.level, logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     try:
         yield
     finally:

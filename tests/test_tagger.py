@@ -1,0 +1,164 @@
+"""The tagger: what it takes, what it gives, and that an answer belongs to its image alone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from mltta import Tagger, load_backbone
+from mltta.errors import ConfigError, ImageError, LabelError, WeightsError
+from tests import golden_data as golden
+
+LABELS = ["dog", "cat", "traffic light", "sofa", "potted plant"]
+
+
+def photo(seed: int, size: tuple[int, int] = (90, 60)) -> Image.Image:
+    """A smooth random picture, different for every seed."""
+    coarse = np.random.default_rng(seed).integers(0, 255, (5, 7, 3), dtype=np.uint8)
+    return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
+
+
+@pytest.fixture(scope="module")
+def tagger() -> Tagger:
+    return Tagger(golden.backbone("vit"), LABELS)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "sub").mkdir()
+    for i, name in enumerate(["a.png", "b.png", "sub/c.png"]):
+        photo(i, (90 + i, 60)).save(tmp_path / name)
+    return tmp_path
+
+
+def test_an_answer_has_the_shape_of_a_transformers_pipeline_plus_the_labels_present(tagger):
+    tags = tagger(photo(0))
+    assert [set(item) for item in tags] == [{"label", "score"}] * 5
+    assert sorted(item["label"] for item in tags) == sorted(LABELS)
+    scores = [item["score"] for item in tags]
+    assert scores == sorted(scores, reverse=True)
+    assert sum(scores) == pytest.approx(1, abs=1e-5)
+    assert set(tags.present) <= set(LABELS)
+    assert tags.present[0] == tags[0]["label"]
+    assert json.loads(json.dumps(tags)) == list(tags)
+
+
+def test_path_bytes_array_and_pil_image_give_the_same_answer(tagger, folder):
+    path = folder / "a.png"
+    want = list(tagger(path))
+    assert list(tagger(str(path))) == want
+    assert list(tagger(path.read_bytes())) == want
+    assert list(tagger(Image.open(path))) == want
+    assert list(tagger(np.asarray(Image.open(path)))) == want
+
+
+def test_a_list_and_a_folder_give_one_answer_each_in_order(tagger, folder):
+    from_folder = tagger(folder)
+    assert [tags.image.rsplit("/", 1)[-1] for tags in from_folder] == ["a.png", "b.png", "c.png"]
+    from_list = tagger([photo(0, (90, 60)), folder / "b.png"])
+    assert list(from_list[0]) == list(from_folder[0])
+    assert list(from_list[1]) == list(from_folder[1])
+
+
+def test_scores_are_identical_to_the_last_bit_in_any_batch_folder_or_order(tagger, folder):
+    alone = {name: list(tagger(folder / name)) for name in ("a.png", "b.png", "sub/c.png")}
+    backwards = tagger([folder / "sub/c.png", folder / "b.png", folder / "a.png"])
+    assert [list(tags) for tags in backwards] == [alone["sub/c.png"], alone["b.png"], alone["a.png"]]
+    elsewhere = folder / "other" / "name.png"
+    elsewhere.parent.mkdir()
+    shutil.copy(folder / "a.png", elsewhere)
+    assert list(tagger(elsewhere)) == alone["a.png"]
+    fresh = Tagger(golden.backbone("vit"), LABELS, batch_size=7)
+    everything = {tags.image.removeprefix(f"{folder}/"): list(tags) for tags in fresh(folder)}
+    assert everything == alone | {"other/name.png": alone["a.png"]}
+
+
+ANOTHER_RUN = """
+import json, sys
+from mltta import Tagger
+tagger = Tagger(None, {labels!r}, weights={weights!r}, quick_gelu=True, device="cpu")
+print(json.dumps(list(tagger(sys.argv[1]))))
+"""
+
+
+def test_scores_are_identical_to_the_last_bit_across_runs(tagger, folder):
+    code = ANOTHER_RUN.format(labels=LABELS, weights=str(golden.GOLDEN / "checkpoints/vit.safetensors"))
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code, folder / "b.png"], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert len(json.loads(runs[0])) == 5
+
+
+def test_another_seed_looks_at_other_views(folder):
+    one = Tagger(golden.backbone("vit"), LABELS, seed=0)(folder / "a.png")
+    other = Tagger(golden.backbone("vit"), LABELS, seed=1)(folder / "a.png")
+    assert list(one) != list(other)
+    clip = [Tagger(golden.backbone("vit"), LABELS, method="clip", seed=s)(folder / "a.png") for s in (0, 1)]
+    assert list(clip[0]) == list(clip[1])
+
+
+def test_one_bad_image_raises_alone_and_is_reported_in_a_list(tagger, folder):
+    bad = folder / "bad.jpg"
+    bad.write_text("no image")
+    with pytest.raises(ImageError, match=r"bad\.jpg"):
+        tagger(bad)
+    answers = tagger([folder / "a.png", bad, folder / "b.png"])
+    assert [tags.error is None for tags in answers] == [True, False, True]
+    assert list(answers[1]) == []
+    assert "bad.jpg" in answers[1].error
+
+
+def test_top_k_and_threshold_choose_from_the_answer(tagger):
+    tags = tagger(photo(3))
+    assert tags.top(2) == tags[:2]
+    cut = tags[1]["score"]
+    assert tags.top(threshold=cut) == tags[:2]
+
+
+def test_untrained_weights_never_tag_a_photo():
+    backbone = load_backbone("RN50", random_weights=True)
+    with pytest.raises(WeightsError, match="random weights"):
+        Tagger(backbone, LABELS)
+
+
+def test_a_merge_over_the_whole_dataset_is_refused_for_tagging():
+    with pytest.raises(ConfigError, match="minmax"):
+        Tagger(golden.backbone("vit"), LABELS, preset="released")
+    Tagger(golden.backbone("vit"), LABELS, preset="released", merge="sum", views=4)
+
+
+@pytest.mark.parametrize("labels", [[], ["dog", "Dog"], ["dog", " "], "missing.txt"])
+def test_bad_label_lists_are_refused(labels):
+    with pytest.raises(LabelError):
+        Tagger(golden.backbone("vit"), labels)
+
+
+def test_labels_in_any_language_and_captions_from_a_file_work(tmp_path):
+    (tmp_path / "captions.txt").write_text("A dog on a sofa.\nUn chien et un canapé.\n", encoding="utf-8")
+    tagger = Tagger(
+        golden.backbone("vit"), ["chien", "犬", "canapé"], captions=tmp_path / "captions.txt", views=4
+    )
+    assert {item["label"] for item in tagger(photo(0))} == {"chien", "犬", "canapé"}
+
+
+def test_the_picture_shows_photo_and_bars(tagger):
+    from mltta.picture import annotate
+
+    image = photo(1, (300, 200))
+    picture = annotate(image, tagger(image))
+    assert picture.height == 480
+    assert picture.width == 720 + 380
+    panel = np.asarray(picture)[:, 720:]
+    assert (panel == np.array([15, 118, 110])).all(-1).sum() > 1000  # the bar of a label judged present
+    assert torch.from_numpy(panel.copy()).float().std() > 5
