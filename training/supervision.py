@@ -75,12 +75,16 @@ class NounSupervision:
         n = len(own)
         value[:n] = (own == 1).float()
         weight[:n] = torch.where(own == 1, 1.0, self.weak) * (own != -1) * (self.mentioned | (own == 1))
+        # Most ImageNet photographs show their class and little else. Without this nothing ever denies a person:
+        # nearly all captions name one, and the classifier does not know the word.
+        weight[n:] = 0.5 * self.weak * self.mentioned
         coarse = (teacher @ self.members).clamp(max=1.0)
         sure, absent = coarse > self.high, (coarse < self.low) & self.denies
         before, strength = value[:, self.columns], weight[:, self.columns]
         named = before == 1
-        doubtful = ~named & ~sure & ~absent
-        doubtful[:n] &= self.denies  # of partly covered words the captions keep the say
+        # of words that its classes cover only in part the classifier cannot deny the rest
+        doubtful = ~named & ~sure & ~absent & (self.denies | (coarse >= self.low))
+        doubtful[:n] &= self.denies  # there the captions keep the say
         strength = torch.where(doubtful, 0.0, strength)
         hidden = torch.zeros_like(named)
         hidden[:n] = own[:, self.columns] == -1

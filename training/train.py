@@ -34,14 +34,14 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--limit-texts", type=int, help="only so many sentences of the corpus (for a trial)")
     p.add_argument("--holdout", type=int, default=400, help="Flickr8k images kept out, to measure on")
     length = p.add_argument_group("length")
-    length.add_argument("--text-steps", type=int, default=3000, help="steps of the text tower alone, first")
-    length.add_argument("--steps", type=int, default=2000)
+    length.add_argument("--text-steps", type=int, default=1200, help="steps of the text tower alone, first")
+    length.add_argument("--steps", type=int, default=900)
     length.add_argument("--minutes", type=float, help="shorten the schedule of the joint steps to this time")
     length.add_argument(
         "--batch", type=int, default=512, help="images of a step, composed pictures not counted"
     )
     length.add_argument("--text-batch", type=int, default=2048)
-    length.add_argument("--imagenet-share", type=float, default=0.25)
+    length.add_argument("--imagenet-share", type=float, default=0.35)
     length.add_argument("--composed", type=float, default=0.25, help="pictures of two images, per image")
     optim = p.add_argument_group("optimiser")
     optim.add_argument("--lr", type=float, default=5e-4, help="text tower and projection")
@@ -59,7 +59,7 @@ def arguments() -> argparse.Namespace:
     w.add_argument("--w-contrastive", type=float, default=1.0)
     w.add_argument("--softness", type=float, default=0.3)
     w.add_argument("--soft-temperature", type=float, default=0.1)
-    w.add_argument("--w-distil", type=float, default=1.0)
+    w.add_argument("--w-distil", type=float, default=1.5)
     w.add_argument("--w-text", type=float, default=2.0)
     w.add_argument("--w-noun", type=float, default=1.0)
     w.add_argument("--w-rank", type=float, default=0.3)
@@ -80,7 +80,7 @@ class Trainer:
         torch.manual_seed(args.seed)
         self.host = np.random.default_rng(args.seed)
         torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.benchmark = True
+        # cudnn.benchmark stays off: trying every algorithm for the depthwise layers takes minutes
         self.log_file = args.out / "log.jsonl"
         args.out.mkdir(parents=True, exist_ok=True)
         self.log_file.write_text("")
@@ -133,7 +133,10 @@ class Trainer:
             longest=int(self.texts.lengths.max()),
             cut=float((self.texts.lengths == self.context).mean()),
         )
-        self.targets = minilm.embed(self.pack / "minilm", corpus, self.device)
+        kept = self.pack / f"minilm-{n}.pt"  # the same for every run on the same pieces
+        if not kept.exists():
+            torch.save(minilm.embed(self.pack / "minilm", corpus, self.device), kept)
+        self.targets = torch.load(kept, map_location=self.device, weights_only=True)
         self.log(embedded=n)
 
     def load_images(self) -> None:

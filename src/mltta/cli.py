@@ -34,6 +34,8 @@ TAG_HELP = """Tag images and folders of images.
 
 **Examples**
 
+`mltta tag photo.jpg`
+
 `mltta tag photo.jpg --labels "dog, cat, sofa"`
 
 `mltta tag holidays/ --labels coco --format csv -o tags.csv`
@@ -50,12 +52,12 @@ A label file has one label a line; `sofa | couch | settee` adds synonyms that ca
 def tag(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Images, or folders that hold some.")],
     labels: Annotated[
-        str, typer.Option("--labels", "-l", help="voc, coco, nuswide, a label file, or 'dog, cat, sofa'.")
-    ],
+        str, typer.Option("--labels", "-l", help="coco, voc, nuswide, a label file, or 'dog, cat, sofa'.")
+    ] = "coco",
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", help="RN50, RN101, ViT-B/32, ViT-B/16, any open_clip NAME:TAG, or a folder."
+            "--model", "-m", help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, or a folder."
         ),
     ] = None,
     weights: Annotated[str | None, typer.Option(help="A pretrained tag or a local weights file.")] = None,
@@ -99,7 +101,7 @@ def tag(
     if not files:
         raise MlttaError(f"no images in {', '.join(map(str, paths))}")
     tagger = Tagger(
-        model or (None if weights else "ViT-B/16"),
+        model or (None if weights else "mini"),
         labels,
         method=method,
         weights=weights,
@@ -157,7 +159,7 @@ def models(
     """List models that can be named with --model."""
     from mltta.weights import PAPER_MODELS
 
-    names = [f"{name}:openai" for name in PAPER_MODELS]
+    names = ["mini", *(f"{name}:openai" for name in PAPER_MODELS)]
     if all:
         import open_clip
 

@@ -46,3 +46,26 @@ def _ap(score: NDArray[np.float64], positive: NDArray[np.bool_], ties: str) -> f
         found, rank = found[last], rank[last]
         return float((found / rank)[hits].sum() / positive.sum())
     return float((found / rank)[hits].sum() / (positive.sum() + 1e-8))
+
+
+def bootstrap_map(
+    scores: ArrayLike, targets: ArrayLike, draws: int = 1000, seed: int = 0
+) -> NDArray[np.float64]:
+    """mAP in percent of ``draws`` samples of the images with replacement.
+
+    The same seed draws the same samples, so that two methods' values can be subtracted draw by draw. A label of
+    which a sample has no positive is left out of that sample's mean.
+    """
+    score, positive = np.asarray(scores, dtype=np.float64), np.asarray(targets) == 1
+    n, labels = score.shape
+    times = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), draws).astype(np.float32)
+    total, counted = np.zeros(draws), np.zeros(draws)
+    for c in range(labels):
+        order = (-score[:, c]).argsort(kind="stable")
+        copies = times[:, order]
+        hits = copies * positive[order, c]
+        precision = hits.cumsum(axis=1) / copies.cumsum(axis=1).clip(min=1)
+        positives = hits.sum(axis=1)
+        total += np.where(positives > 0, (precision * hits).sum(axis=1) / positives.clip(min=1), 0)
+        counted += positives > 0
+    return np.asarray(100 * total / counted.clip(min=1))

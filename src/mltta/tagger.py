@@ -11,12 +11,13 @@ from typing import Any
 from torch import Tensor
 
 from mltta.backbone import Backbone, load_backbone
-from mltta.captions.base import CaptionBase, label_captions
+from mltta.captions.base import CaptionBase, default_captions, label_captions
 from mltta.encode import Rendered, encode, render
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images import find_images, load_image
 from mltta.labels import LabelSet
 from mltta.methods import Method, Problem, method_class
+from mltta.presence import Presence
 from mltta.prompts import DEFAULT_TEMPLATE
 
 
@@ -64,8 +65,8 @@ def create_method(
         labels: anything ``LabelSet.of`` takes.
         template: prompt with one {}; the words in front of it start the context.
         context: (M, W) vectors that replace those words.
-        captions: a caption base of this backbone; labels it does not mention, or all without one, get
-            composed captions.
+        captions: a caption base of this backbone; by default the one that ships with the package. Labels that
+            no caption mentions get composed ones.
         preset: "paper", or "released" for what the authors' code does differently.
         options: fields of the method's config.
     """
@@ -73,14 +74,16 @@ def create_method(
     config = cls.Config.make(preset, **options)
     labels = LabelSet.of(labels)
     text = backbone.encode_labels(labels, template, context)
-    labelled = label_captions(labels, backbone, captions) if cls.uses_captions else None
+    labelled = None
+    if cls.uses_captions:
+        labelled = label_captions(labels, backbone, captions or default_captions(backbone))
     return cls(Problem(text, backbone.logit_scale, labelled), config)
 
 
 class Tagger:
     """Tags images with the labels of a list, adapting the model to each image on its own.
 
-    >>> tagger = Tagger("ViT-B/16", labels=["dog", "cat", "sofa"])      # doctest: +SKIP
+    >>> tagger = Tagger(labels=["dog", "cat", "sofa"])                  # doctest: +SKIP
     >>> tagger("photo.jpg")[:2]                                         # doctest: +SKIP
     [{'label': 'dog', 'score': 0.71}, {'label': 'sofa', 'score': 0.25}]
 
@@ -89,8 +92,8 @@ class Tagger:
 
     def __init__(
         self,
-        model: str | Backbone | None,
-        labels: Any,
+        model: str | Backbone | None = "mini",
+        labels: Any = "coco",
         *,
         method: str = "ml-tta",
         weights: str | Path | None = None,
@@ -99,6 +102,7 @@ class Tagger:
         preset: str = "paper",
         device: str = "auto",
         seed: int = 0,
+        presence: Presence | None = None,
         batch_size: int | None = None,
         quick_gelu: bool | None = None,
         allow_torchscript: bool = False,
@@ -106,11 +110,12 @@ class Tagger:
     ):
         """Args:
         model: a backbone, or anything ``load_backbone`` takes.
-        labels: a list, a mapping to synonyms, "voc" / "coco" / "nuswide", or a label file.
+        labels: by default COCO's 80; a list, a mapping to synonyms, "voc" / "coco" / "nuswide", or a label file.
         method: how to adapt; ``list_methods()``.
         weights: a pretrained tag or a local weights file.
         captions: a caption base, its folder, or a text file with one caption a line.
         seed: chooses the random views, together with each image's content.
+        presence: the rule that says which labels an image shows.
         batch_size: images adapted at once on a GPU; on the CPU always one.
         options: fields of the method's config.
         """
@@ -125,9 +130,12 @@ class Tagger:
         self.seed = seed
         if isinstance(captions, (str, Path)):
             captions = open_captions(captions, model)
-        self.method = create_method(
-            method, model, self.labels, template=template, captions=captions, preset=preset, **options
-        )
+        cls = method_class(method)
+        config = cls.Config.make(preset, **options)
+        text = model.encode_labels(self.labels, template)
+        self.captions = label_captions(self.labels, model, captions or default_captions(model))
+        self.method = cls(Problem(text, model.logit_scale, self.captions), config)
+        self.presence = presence or Presence()
         if getattr(self.method.config, "merge", "sum") != "sum":
             raise ConfigError(
                 "merge='minmax' scales scores by their extremes over a whole dataset, so a photo's tags would depend "
@@ -159,11 +167,15 @@ class Tagger:
                 ahead += [worker.submit(self._prepare, image) for image in islice(waiting, self.batch_size)]
                 yield from self._tag(batch)
 
-    def scores(self, images: Sequence[Rendered]) -> Tensor:
-        """Scores (B, C) of rendered images: probabilities over the labels, from the method's mean logits."""
+    def evidence(self, images: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
+        """Evidence (B, C) for each label of rendered images, and which labels they show."""
         encoded = encode(self.backbone, images)
         branches = self.method.branches(encoded)
-        return (self.method.merge(branches) / len(branches)).softmax(dim=-1).cpu()
+        probability = (self.method.merge(branches) / len(branches)).softmax(dim=-1)
+        views = encoded.features(self.method.needs[0])
+        votes = self.presence.votes(views, self.captions, self.backbone.logit_scale)
+        evidence = self.presence.evidence(probability, votes)
+        return evidence.cpu(), self.presence.present(evidence, votes).cpu()
 
     def _prepare(self, source: Any) -> tuple[str, Rendered | str]:
         """Decode one image and render its views, or say what is wrong with it."""
@@ -177,21 +189,18 @@ class Tagger:
 
     def _tag(self, batch: list[tuple[str, Rendered | str]]) -> Iterator[Tags]:
         good = [rendered for _, rendered in batch if not isinstance(rendered, str)]
-        scores = iter(self.scores(good) if good else ())
+        answers = zip(*self.evidence(good), strict=True) if good else iter(())
         for name, rendered in batch:
-            if isinstance(rendered, str):
-                yield Tags(image=name, error=rendered)
-            else:
-                yield self._tags(name, next(scores))
+            yield (
+                Tags(image=name, error=rendered)
+                if isinstance(rendered, str)
+                else self._tags(name, *next(answers))
+            )
 
-    def _tags(self, name: str, score: Tensor) -> Tags:
-        order = score.argsort(descending=True, stable=True).tolist()
-        items = [{"label": self.labels.names[i], "score": float(score[i])} for i in order]
-        return Tags(items, present=[item["label"] for item in items if item["score"] >= PRESENT], image=name)
-
-
-#: a label is judged present from this share of the probability over all labels
-PRESENT = 0.1
+    def _tags(self, name: str, evidence: Tensor, present: Tensor) -> Tags:
+        order = evidence.argsort(descending=True, stable=True).tolist()
+        items = [{"label": self.labels.names[i], "score": min(1.0, float(evidence[i]))} for i in order]
+        return Tags(items, present=[self.labels.names[i] for i in order if present[i]], image=name)
 
 
 def open_captions(source: str | Path, backbone: Backbone) -> CaptionBase:

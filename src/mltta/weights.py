@@ -8,7 +8,7 @@ import socket
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,10 +21,13 @@ from mltta.errors import WeightsError
 
 #: the paper's architectures, by the names people use, in open_clip's spelling
 PAPER_MODELS = {"RN50": "RN50", "RN101": "RN101", "ViT-B/32": "ViT-B-32", "ViT-B/16": "ViT-B-16"}
+#: the embedded model: an open_clip folder like any other
+MINI = Path(__file__).parent / "assets" / "mini"
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 WAYS_OUT = (
-    "Ways out: connect to the internet once so that the weights are cached; copy the Hugging Face cache folder "
-    "of a machine that has them (HF_HOME); or give a local file, e.g. --model ViT-B/16 --weights FILE.safetensors."
+    "Ways out: use the embedded model, --model mini; connect to the internet once so that the weights are cached; "
+    "copy the Hugging Face cache folder of a machine that has them (HF_HOME); or give a local file, "
+    "e.g. --model ViT-B/16 --weights FILE.safetensors."
 )
 
 
@@ -50,13 +53,16 @@ def load(
     """Build a model and fill it, from whichever place ``name`` and ``weights`` point to.
 
     Args:
-        name: an open_clip name ("ViT-B/16", "ViT-B-32:laion2b_s34b_b79k", "hf-hub:org/repo"), a folder with
-            open_clip_config.json, or None to read the architecture off a file in OpenAI's layout.
+        name: "mini", the embedded model; an open_clip name ("ViT-B/16", "ViT-B-32:laion2b_s34b_b79k",
+            "hf-hub:org/repo"); a folder with open_clip_config.json; or None to read the architecture off a
+            file in OpenAI's layout.
         weights: a pretrained tag or a local file; by default OpenAI's tag where the model has one.
         quick_gelu: which activation a local file was trained with; hub tags and folders know it themselves.
         allow_torchscript: open OpenAI's original .pt archive, which is a TorchScript program.
         random_weights: build the model untrained, for benchmarks and tests of shapes.
     """
+    if name == "mini" and weights is None:
+        return replace(_from_folder(MINI), name="mini")
     if name is not None and Path(name).is_dir():
         return _from_folder(Path(name))
     if name is not None and name.startswith("hf-hub:"):

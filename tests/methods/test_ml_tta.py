@@ -49,7 +49,7 @@ def test_features_tokens_and_retrieval_equal_the_released_code(case):
     found = method.captions.nearest(views, method.config.captions_per_view)[0]
     assert torch.equal(found[:, 0].int(), want["retrieved_idx"][:, 0])
     assert torch.equal(found.sort(-1).values.int(), want["retrieved_idx"].sort(-1).values)
-    _, caption, valid = method.rows(views, "caption")
+    _, caption, valid = method.rows("caption", views, method.retrieve(views))
     assert torch.equal(caption[valid].sort().values.int(), want["caption_idx_unique"])
 
 
@@ -58,7 +58,7 @@ def test_logits_binding_k_and_selection_equal_the_released_code(case):
     want = golden.tensors(case)
     method, views = released(case)
     for branch in ("view", "caption"):
-        rows, caption, valid = method.rows(views, branch)
+        rows, caption, valid = method.rows(branch, views, method.retrieve(views))
         if valid is not None:  # the recording lists distinct captions by index
             order = caption[valid].argsort()
             rows, caption = rows[valid][order][None], caption[valid][order][None]
@@ -85,7 +85,7 @@ def test_loss_gradient_context_and_scores_equal_the_released_code(case, bind, ob
     }
     method, views = released(case, bind=bool(bind), objective=objective)
     for branch, suffix, lr in (("view", "", 1e-2), ("caption", "_neg", 1e-3)):
-        loss = method.loss(*method.rows(views, branch))
+        loss = method.loss(*method.rows(branch, views, method.retrieve(views)))
         features, pull_back = method.text.initial()
         leaf = features.clone().requires_grad_()
         value = loss(leaf)
@@ -112,7 +112,9 @@ def test_two_steps_select_again_and_equal_the_released_code(case):
     want = golden.tensors(case)
     method, views = released(case, steps=2)
     for branch, suffix, lr in (("view", "", 1e-2), ("caption", "_neg", 1e-3)):
-        context = tune_context(method.text, method.loss(*method.rows(views, branch)), 1, lr=lr, steps=2)[0]
+        context = tune_context(
+            method.text, method.loss(*method.rows(branch, views, method.retrieve(views))), 1, lr=lr, steps=2
+        )[0]
         torch.testing.assert_close(
             context, want[f"bind1/marginal_2steps/ctx{suffix}_after"], atol=2e-5, rtol=0
         )
@@ -161,7 +163,7 @@ def test_where_the_released_loss_is_nan_the_most_confident_caption_is_kept():
     )
     method = MLTTA(problem, MLTTAConfig.make("released", augmix=False, views=12, captions_per_view=1))
     views = backbone.encode_images(golden.inputs("views_vit")["views"][:12])[None]
-    rows = method.rows(views, "caption")
+    rows = method.rows("caption", views, method.retrieve(views))
     assert int(rows[2].sum()) == len(want["caption_idx_unique"]) < 10
     assert method.loss(*rows)(method.text.features[None]).isfinite().all()
     context = tune_context(method.text, method.loss(*rows), 1, lr=1e-3)[0]
@@ -199,7 +201,7 @@ def test_zero_steps_is_zero_shot_clip():
 
 def test_paired_captions_weigh_a_caption_by_how_often_it_was_retrieved():
     method, views = released(CASES[0], caption_pool="paired", objective="mean", select_ratio=1.0, bind=False)
-    rows, caption, valid = method.rows(views, "caption")
+    rows, caption, valid = method.rows("caption", views, method.retrieve(views))
     assert valid is None
     assert rows.shape[1] == 64 * 16
     ids, counts = caption[0].unique(return_counts=True)
@@ -211,7 +213,7 @@ def test_paired_captions_weigh_a_caption_by_how_often_it_was_retrieved():
 
 def test_bce_pulls_the_labels_of_the_caption_up_and_the_rest_down():
     method, views = released(CASES[0], objective="bce", caption_pool="paired")
-    rows, caption, valid = method.rows(views, "caption")
+    rows, caption, valid = method.rows("caption", views, method.retrieve(views))
     scores = method.logits(rows, method.text.features).requires_grad_()
     hot = method.captions.multi_hot(caption)
     assert torch.equal(hot.sum(-1).long(), method.captions.k(caption))

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.captions.compose import compose_captions
 from mltta.captions.nouns import label_matches
 from mltta.errors import CaptionError
 from mltta.labels import LabelSet
+from mltta.weights import MINI
 
 if TYPE_CHECKING:
     from mltta.backbone import Backbone
 
+log = logging.getLogger("mltta")
 FORMAT = "mltta-captions-1"
 #: sentences composed for a label that no caption mentions, fewer when there are thousands of labels
 PER_LABEL, COMPOSED_AT_MOST = 16, 8192
 
 
 class LabelledCaptions:
-    """The captions that name at least one label of a set, with their label sets: what methods retrieve from."""
+    """Captions with the labels of one set that each of them names, perhaps none: what is retrieved from."""
 
     def __init__(self, embeddings: Tensor, mentions: Sequence[Sequence[int]], n_labels: int):
         """Args:
@@ -36,9 +41,10 @@ class LabelledCaptions:
         if len(mentions) != embeddings.shape[0] or not len(mentions):
             raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
         self.embeddings = embeddings.float()
+        self.mentions = mentions
         self.n_labels = n_labels
         device = embeddings.device
-        width = max(map(len, mentions))
+        width = max(1, *map(len, mentions))
         padded = [[*m, *[n_labels] * (width - len(m))] for m in mentions]
         self._members = torch.tensor(
             padded, dtype=torch.int32, device=device
@@ -49,6 +55,14 @@ class LabelledCaptions:
     def __len__(self) -> int:
         return self.embeddings.shape[0]
 
+    def named(self) -> LabelledCaptions:
+        """Those that name at least one label."""
+        rows = [i for i, labels in enumerate(self.mentions) if labels]
+        if len(rows) == len(self):
+            return self
+        at = torch.tensor(rows, device=self.embeddings.device)
+        return LabelledCaptions(self.embeddings[at], [self.mentions[i] for i in rows], self.n_labels)
+
     def nearest(self, features: Tensor, n: int) -> Tensor:
         """Indices (..., n) of the captions most similar to features (..., D), nearest first; exact."""
         return (features @ self.embeddings.T).topk(min(n, len(self)), dim=-1).indices
@@ -56,6 +70,12 @@ class LabelledCaptions:
     def k(self, caption: Tensor, count: Literal["set", "list"] = "set") -> Tensor:
         """How many labels each caption names: as a set (paper) or counting repeats (released)."""
         return (self._k_set if count == "set" else self._k_list)[caption]
+
+    def votes(self, features: Tensor, n: int, scale: float) -> Tensor:
+        """Share (..., C) of the n captions nearest to features (..., D) that name each label, nearer ones more."""
+        near = (features @ self.embeddings.T).topk(min(n, len(self)), dim=-1)
+        weight = (scale * near.values).softmax(dim=-1)
+        return (weight.unsqueeze(-2) @ self.multi_hot(near.indices)).squeeze(-2)
 
     def multi_hot(self, caption: Tensor) -> Tensor:
         """Label sets (..., C) of captions (...) as zeros and ones."""
@@ -94,8 +114,12 @@ class CaptionBase:
         """Embed a text file with one caption a line."""
         return cls.build(read_lines(Path(path)), backbone)
 
-    def save(self, folder: str | Path) -> None:
-        """Write the three files; the last one written is config.json, so a half-written base never loads."""
+    def save(self, folder: str | Path, compact: bool = False) -> None:
+        """Write the three files; the last one written is config.json, so a half-written base never loads.
+
+        Args:
+            compact: one byte a number, with a scale a caption: a quarter of the size, cosines within 0.005.
+        """
         from safetensors.torch import save_file
 
         folder = Path(folder)
@@ -103,7 +127,11 @@ class CaptionBase:
         (folder / "config.json").unlink(missing_ok=True)
         text = "\n".join(self.texts) + "\n"
         (folder / "texts.txt").write_text(text, encoding="utf-8", newline="\n")
-        save_file({"embeddings": self.embeddings.contiguous()}, folder / "embeddings.safetensors")
+        tensors = {"embeddings": self.embeddings.contiguous()}
+        if compact:
+            scale = self.embeddings.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
+            tensors = {"embeddings": (self.embeddings / scale).round().to(torch.int8), "scale": scale[:, 0]}
+        save_file(tensors, folder / "embeddings.safetensors")
         config = {
             "format": FORMAT,
             "captions": len(self),
@@ -126,6 +154,8 @@ class CaptionBase:
             text = (folder / "texts.txt").read_text(encoding="utf-8")
             with safe_open(folder / "embeddings.safetensors", "pt") as file:
                 embeddings = file.get_tensor("embeddings")
+                if embeddings.dtype == torch.int8:
+                    embeddings = F.normalize(embeddings * file.get_tensor("scale")[:, None], dim=-1)
         except (OSError, ValueError, AttributeError, SafetensorError) as error:
             raise CaptionError(f"{folder} is not a caption base that can be read: {error}") from error
         if _digest(text) != config["texts_blake2b"] or embeddings.shape != (
@@ -147,17 +177,39 @@ class CaptionBase:
             )
 
 
-def label_captions(labels: LabelSet, backbone: Backbone, base: CaptionBase | None = None) -> LabelledCaptions:
-    """The captions of a base that name a label, plus composed ones for labels that none of them names."""
-    mentions: list[list[int]] = []
-    parts: list[Tensor] = []
-    if base is not None:
-        base.check_backbone(backbone)
-        found = label_matches(base.texts, labels, duplicates=True)
-        rows = [i for i, labels_of in enumerate(found) if labels_of]
-        mentions = [found[i] for i in rows]
-        if rows:
-            parts.append(base.embeddings[torch.tensor(rows)].float())
+def default_captions(backbone: Backbone) -> CaptionBase:
+    """The 12,000 sentences that ship with the embedded model, in the given backbone's space.
+
+    For the embedded model their embeddings ship too. Any other backbone embeds them once, which takes seconds on a
+    GPU and minutes on a CPU, and keeps them in the cache folder.
+    """
+    if backbone.name == "mini":
+        return CaptionBase.load(MINI / "captions", backbone)
+    kept = cache_folder() / "captions" / backbone.text_fingerprint
+    try:
+        return CaptionBase.load(kept, backbone)
+    except CaptionError:
+        texts = read_lines(MINI / "captions" / "texts.txt")
+        log.info("embedding %d captions for %s, once", len(texts), backbone.name)
+        base = CaptionBase.build(texts, backbone)
+    try:
+        base.save(kept)
+    except OSError as error:
+        log.warning("the embedded captions could not be kept in %s: %s", kept, error)
+    return base
+
+
+def cache_folder() -> Path:
+    """Where work worth keeping goes: MLTTA_CACHE, or mltta in the user's cache folder."""
+    own = os.environ.get("MLTTA_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mltta"
+
+
+def label_captions(labels: LabelSet, backbone: Backbone, base: CaptionBase) -> LabelledCaptions:
+    """A base's captions with the labels each names, plus composed ones for labels that none of them names."""
+    base.check_backbone(backbone)
+    mentions = label_matches(base.texts, labels, duplicates=True)
+    parts = [base.embeddings.float()]
     named = {label for labels_of in mentions for label in labels_of}
     missing = [i for i in range(len(labels)) if i not in named]
     if missing:

@@ -86,7 +86,7 @@ class MLTTA(Method):
     def __init__(self, problem: Problem, config: MLTTAConfig):
         super().__init__(problem, config)
         assert problem.captions is not None  # checked by the base class
-        self.captions: LabelledCaptions = problem.captions
+        self.captions: LabelledCaptions = problem.captions.named()
 
     @property
     def needs(self) -> tuple[ViewSpec, ...]:
@@ -95,10 +95,11 @@ class MLTTA(Method):
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c = self.config
         views = encoded.features(self.needs[0])  # (B, N, D)
+        found = self.retrieve(views)
         contexts = []
         for branch, lr in (("view", c.lr_view), ("caption", c.lr_caption)):
             if branch in self.prompts:
-                loss = self.loss(*self.rows(views, branch))
+                loss = self.loss(*self.rows(branch, views, found))
                 contexts.append(
                     tune_context(
                         self.text, loss, len(encoded), lr=lr, weight_decay=c.weight_decay, steps=c.steps
@@ -112,14 +113,18 @@ class MLTTA(Method):
         """Which of the two prompts are on."""
         return ["view"] * self.config.view_prompt + ["caption"] * self.config.caption_prompt
 
-    def rows(self, views: Tensor, branch: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    def retrieve(self, views: Tensor) -> Tensor:
+        """Captions (B, N, K) of each view, nearest first."""
+        return self.captions.nearest(views, self.config.captions_per_view)
+
+    def rows(self, branch: str, views: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """What a prompt is tuned on: rows (B, R, D), the caption whose labels each has (B, R), and which exist."""
         if branch == "view":  # a view's weak label set is that of its nearest caption
-            return views, self.captions.nearest(views, 1)[..., 0], None
+            return views, found[..., 0], None
         # a caption is a pseudo-view whose label set is known
-        found = self.captions.nearest(views, self.config.captions_per_view).flatten(1)  # (B, N K)
-        first = _first_of_each(found) if self.config.caption_pool == "unique" else None
-        return self.captions.embeddings[found], found, first
+        caption = found.flatten(1)  # (B, N K)
+        first = _first_of_each(caption) if self.config.caption_pool == "unique" else None
+        return self.captions.embeddings[caption], caption, first
 
     def loss(self, rows: Tensor, caption: Tensor, valid: Tensor | None) -> Callable[[Tensor], Tensor]:
         """The objective per image (B,) as a function of the labels' features (B, C, D)."""
