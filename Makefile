@@ -6,7 +6,9 @@ READY := .venv/.ready
 .PHONY: demo test format clean
 
 demo: $(READY)
-	$(BIN)/python examples/worked_example.py
+	@rm -rf demo
+	$(BIN)/mltta tag examples/photos --labels examples/labels.txt --annotate demo
+	@echo "The same as pictures: demo/*.png. By numbers: $(BIN)/python examples/worked_example.py"
 
 test: $(READY)
 	$(BIN)/ruff check

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from mltta.metrics import average_precision, mean_average_precision
+from mltta.metrics import average_precision, bootstrap_map, mean_average_precision
 from tests import golden_data as golden
 
 MAP = golden.tensors("map")
@@ -50,3 +50,23 @@ def test_a_label_without_positives_counts_as_zero():
 def test_shapes_that_do_not_match_are_refused():
     with pytest.raises(ValueError, match=r"\(2, 1\).*\(1, 2\)"):
         average_precision([[1.0], [2.0]], [[1, 0]])
+
+
+def test_bootstrap_draws_centre_on_the_map_and_pair_by_seed():
+    rng = np.random.default_rng(1)
+    targets = rng.random((400, 4)) < 0.3
+    scores = rng.normal(size=(400, 4)) + 1.5 * targets
+    drawn = bootstrap_map(scores, targets, draws=300)
+    assert drawn.mean() == pytest.approx(mean_average_precision(scores, targets), abs=1.0)
+    assert 0.5 < drawn.std() < 4
+    assert np.array_equal(drawn, bootstrap_map(scores * 2 + 1, targets, draws=300))
+    better = bootstrap_map(scores + 0.3 * targets, targets, draws=300)
+    assert (better - drawn).min() > 0
+
+
+def test_a_bootstrap_draw_is_the_weighted_average_precision_of_scikit_learn():
+    rng = np.random.default_rng(2)
+    targets, scores = rng.random((50, 1)) < 0.4, rng.normal(size=(50, 1))
+    times = np.random.default_rng(0).multinomial(50, np.full(50, 1 / 50), 3)
+    want = [100 * average_precision_score(targets[:, 0], scores[:, 0], sample_weight=t) for t in times]
+    np.testing.assert_allclose(bootstrap_map(scores, targets, draws=3), want, rtol=1e-5)

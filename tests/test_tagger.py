@@ -9,7 +9,6 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from mltta import Tagger, load_backbone
@@ -44,9 +43,8 @@ def test_an_answer_has_the_shape_of_a_transformers_pipeline_plus_the_labels_pres
     assert sorted(item["label"] for item in tags) == sorted(LABELS)
     scores = [item["score"] for item in tags]
     assert scores == sorted(scores, reverse=True)
-    assert sum(scores) == pytest.approx(1, abs=1e-5)
-    assert set(tags.present) <= set(LABELS)
-    assert tags.present[0] == tags[0]["label"]
+    assert all(0 <= score <= 1 for score in scores)
+    assert tags.present == [item["label"] for item in tags[: len(tags.present)]]
     assert json.loads(json.dumps(tags)) == list(tags)
 
 
@@ -160,5 +158,5 @@ def test_the_picture_shows_photo_and_bars(tagger):
     assert picture.height == 480
     assert picture.width == 720 + 380
     panel = np.asarray(picture)[:, 720:]
-    assert (panel == np.array([15, 118, 110])).all(-1).sum() > 1000  # the bar of a label judged present
-    assert torch.from_numpy(panel.copy()).float().std() > 5
+    bars = (panel == np.array([15, 118, 110])).all(-1) | (panel == np.array([199, 205, 212])).all(-1)
+    assert bars.sum() > 1000  # of labels present and absent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import sys
 from enum import Enum
 from pathlib import Path
@@ -225,6 +226,8 @@ def progress() -> Progress:
 
 def main() -> None:
     """Run the command line; our own errors become one line and exit code 2."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("mltta").setLevel(logging.INFO)
     try:
         app()
     except MlttaError as error:

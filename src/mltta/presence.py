@@ -4,7 +4,7 @@ Two witnesses are heard. The method's softmax says which labels fit best among t
 one, even when none is there. The caption votes say what similar sentences speak of: of the captions nearest to
 each view, the share that names a label. As the caption base also holds sentences about everything else, the votes
 stay near zero for a label that is not in the image. Their geometric mean is the evidence; a label is present when
-its evidence is a fair share of the best label's, and nothing is present when hardly a caption speaks of the list.
+there is enough of it, and a fair share of the best label's; nothing is when hardly a caption speaks of the list.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Presence:
 
     #: captions heard for each view
     captions_per_view: int = 16
-    #: share of the best label's evidence from which a label is present
-    share: float = 0.2
+    #: a label is present from this share of the best label's evidence, and from this much evidence
+    share: float = 0.15
+    enough: float = 0.08
     #: votes the best-voted label needs before anything is present
     least: float = 0.08
     #: keep both witnesses from a veto: a label no caption speaks of, or one that softmax drowns
@@ -32,7 +33,8 @@ class Presence:
     floor_votes: float = 1e-2
 
     def __post_init__(self) -> None:
-        if not (0 <= self.share <= 1 and 0 <= self.least <= 1 and self.captions_per_view >= 1):
+        shares = (self.share, self.enough, self.least)
+        if self.captions_per_view < 1 or not all(0 <= share <= 1 for share in shares):
             raise ConfigError(f"presence takes shares between 0 and 1, not {self}")
 
     def votes(self, views: Tensor, captions: LabelledCaptions, logit_scale: float) -> Tensor:
@@ -46,4 +48,5 @@ class Presence:
     def present(self, evidence: Tensor, votes: Tensor) -> Tensor:
         """Boolean (B, C): the labels an image shows."""
         spoken_of = votes.amax(dim=-1, keepdim=True) >= self.least
-        return (evidence >= self.share * evidence.amax(dim=-1, keepdim=True)) & spoken_of
+        needed = (self.share * evidence.amax(dim=-1, keepdim=True)).clamp(min=self.enough)
+        return (evidence >= needed) & spoken_of

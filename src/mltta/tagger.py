@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -19,6 +20,8 @@ from mltta.labels import LabelSet
 from mltta.methods import Method, Problem, method_class
 from mltta.presence import Presence
 from mltta.prompts import DEFAULT_TEMPLATE
+
+log = logging.getLogger("mltta")
 
 
 class Tags(list[dict[str, Any]]):
@@ -120,27 +123,31 @@ class Tagger:
         options: fields of the method's config.
         """
         self.labels = LabelSet.of(labels)
+        cls = method_class(method)
+        config = cls.Config.make(preset, **options)
+        if getattr(config, "merge", "sum") != "sum":
+            raise ConfigError(
+                "merge='minmax' scales scores by their extremes over a whole dataset, so a photo's tags would depend "
+                "on the photos beside it; for tagging use merge='sum'"
+            )
         if not isinstance(model, Backbone):
             model = load_backbone(
                 model, weights, device=device, quick_gelu=quick_gelu, allow_torchscript=allow_torchscript
             )
         if not model.trained:
             raise WeightsError(f"{model.name} has random weights: its tags would mean nothing")
+        if model.name == "mini" and not all(text.isascii() for text in self.labels.texts):
+            log.warning(
+                "the embedded model reads English only; labels in other languages will score at random"
+            )
         self.backbone = model
         self.seed = seed
         if isinstance(captions, (str, Path)):
             captions = open_captions(captions, model)
-        cls = method_class(method)
-        config = cls.Config.make(preset, **options)
         text = model.encode_labels(self.labels, template)
         self.captions = label_captions(self.labels, model, captions or default_captions(model))
         self.method = cls(Problem(text, model.logit_scale, self.captions), config)
         self.presence = presence or Presence()
-        if getattr(self.method.config, "merge", "sum") != "sum":
-            raise ConfigError(
-                "merge='minmax' scales scores by their extremes over a whole dataset, so a photo's tags would depend "
-                "on the photos beside it; for tagging use merge='sum'"
-            )
         self.batch_size = 1 if model.device.type == "cpu" else (batch_size or 8)
 
     def __call__(self, images: Any) -> Tags | list[Tags]:
@@ -191,11 +198,8 @@ class Tagger:
         good = [rendered for _, rendered in batch if not isinstance(rendered, str)]
         answers = zip(*self.evidence(good), strict=True) if good else iter(())
         for name, rendered in batch:
-            yield (
-                Tags(image=name, error=rendered)
-                if isinstance(rendered, str)
-                else self._tags(name, *next(answers))
-            )
+            bad = isinstance(rendered, str)
+            yield Tags(image=name, error=str(rendered)) if bad else self._tags(name, *next(answers))
 
     def _tags(self, name: str, evidence: Tensor, present: Tensor) -> Tags:
         order = evidence.argsort(descending=True, stable=True).tolist()

@@ -97,7 +97,8 @@ class LabelEncoder:
         self._tower = tower
         self._prompts = prompts
         self._initial: tuple[Tensor, Callable[[Tensor], Tensor]] | None = None
-        self._fixed = features
+        self._features = features
+        self.tunable = features is None and prompts.length > 0
         if features is not None:
             return
         device = tower.positions.device
@@ -115,13 +116,11 @@ class LabelEncoder:
         self._chunks = self._pack() if tower.causal else []
 
     @property
-    def tunable(self) -> bool:
-        return self._fixed is None and self._prompts.length > 0
-
-    @property
     def features(self) -> Tensor:
-        """(C, D) unit features under the initial context, computed once."""
-        return self._fixed if self._fixed is not None else self.initial()[0][0]
+        """(C, D) unit features under the initial context, computed once, without a graph behind them."""
+        if self._features is None:
+            self._features = self(self.context[None])[0]
+        return self._features
 
     def initial(self) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """``linearize`` at the initial context, kept: every image's first step starts from it."""
@@ -225,9 +224,8 @@ def _attend(attn: nn.MultiheadAttention, x: Tensor, head: int, shapes: list[tupl
     """Causal attention over a shared head of P tokens followed by groups of n labels with L tokens each."""
     batch = x.shape[0]
     qkv = F.linear(x, attn.in_proj_weight, attn.in_proj_bias)
-    q, k, v = qkv.view(batch, -1, 3, attn.num_heads, attn.head_dim).permute(
-        2, 0, 3, 1, 4
-    )  # each (B, H, P+T, d)
+    qkv = qkv.view(batch, -1, 3, attn.num_heads, attn.head_dim)
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, P+T, d)
     q = q * attn.head_dim**-0.5
     k_head, v_head = k[:, :, :head], v[:, :, :head]
     causal = torch.ones(head, head, dtype=torch.bool, device=x.device).triu(1)

@@ -84,9 +84,14 @@ class Writer:
         from rich.table import Table
 
         console = Console(file=self._file, highlight=False)
-        table = Table(title=tags.image, title_justify="left", box=None, show_header=False, padding=(0, 1))
-        for item in self._shown(tags):
+        console.print(tags.image, style="bold", markup=False, soft_wrap=True)
+        shown = self._shown(tags)
+        if not shown:
+            console.print("  none of the labels", style="dim")
+        table = Table(box=None, show_header=False, padding=(0, 1))
+        for item in shown:
             bar = "█" * round(20 * item["score"])
             style = "bold" if item["label"] in tags.present else "dim"
             table.add_row(f"{item['score']:.2f}", bar, item["label"], style=style)
-        console.print(table)
+        if shown:
+            console.print(table)

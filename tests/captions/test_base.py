@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from mltta import CaptionBase, LabelSet
-from mltta.captions.base import LabelledCaptions, label_captions
+from mltta.captions.base import LabelledCaptions, default_captions, label_captions
 from mltta.errors import CaptionError
 from tests import golden_data as golden
 
@@ -89,23 +89,43 @@ def test_a_half_written_base_never_loads(base, tmp_path):
         CaptionBase.load(tmp_path)
 
 
-def test_captions_that_name_no_label_are_left_out_and_missing_labels_get_composed_ones(base, backbone):
+def test_captions_that_name_no_label_can_be_left_out_and_missing_labels_get_composed_ones(base, backbone):
     labels = LabelSet.of({"dog": [], "cat": [], "zeppelin": []})
-    labelled = label_captions(labels, backbone, base)
-    assert labelled.k(torch.arange(2)).tolist() == [
-        1,
-        2,
-    ]  # "dog", "cats and dog"; the sky and the bus are gone
+    everything = label_captions(labels, backbone, base)
+    assert everything.k(torch.arange(4)).tolist() == [1, 2, 0, 0]  # the sky and the bus name none
+    assert len(everything) == 4 + 16
+    labelled = everything.named()
+    assert labelled.k(torch.arange(2)).tolist() == [1, 2]
     assert len(labelled) == 2 + 16
     composed = labelled.multi_hot(torch.arange(2, 18))
     assert (composed[:, 2] == 1).all()
+    assert labelled.named() is labelled
 
 
-def test_without_a_base_every_label_is_served(backbone):
-    labelled = label_captions(LabelSet.of(["zeppelin"]), backbone)
-    assert len(labelled) == 16
-    assert labelled.k(torch.arange(16)).tolist() == [1] * 16
-    torch.testing.assert_close(labelled.embeddings.norm(dim=-1), torch.ones(16))
+def test_votes_are_the_similarity_weighted_share_of_captions_that_name_a_label():
+    labelled = LabelledCaptions(torch.eye(4), [[0], [0, 1, 1], [], [1]], 2)
+    query = torch.tensor([[0.0, 0.6, 0.8, 0.0]])
+    weight = torch.tensor([0.6, 0.8]).mul(5.0).softmax(0)
+    torch.testing.assert_close(labelled.votes(query, 2, 5.0)[0], torch.stack([weight[0], weight[0]]))
+
+
+def test_a_compact_base_loads_nearly_equal_at_a_quarter_of_the_size(base, backbone, tmp_path):
+    texts = [f"caption {i}" for i in range(500)]
+    big = CaptionBase(texts, base.embeddings[:1].repeat(500, 1), base.fingerprint)
+    big.save(tmp_path / "whole")
+    big.save(tmp_path / "compact", compact=True)
+    loaded = CaptionBase.load(tmp_path / "compact", backbone)
+    assert (loaded.embeddings * big.embeddings).sum(-1).min() > 0.9995
+    sizes = [(tmp_path / kind / "embeddings.safetensors").stat().st_size for kind in ("whole", "compact")]
+    assert sizes[1] < 0.3 * sizes[0]
+
+
+def test_the_default_captions_of_another_backbone_are_embedded_once_and_kept(backbone, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLTTA_CACHE", str(tmp_path))
+    first = default_captions(backbone)
+    assert len(first) == 12_000
+    monkeypatch.setattr(type(backbone), "encode_texts", lambda *_: pytest.fail("embedded twice"))
+    assert torch.equal(default_captions(backbone).embeddings, first.embeddings)
 
 
 def test_k_counts_a_set_or_every_mention(backbone):
