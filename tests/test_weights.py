@@ -54,7 +54,6 @@ def test_openais_torchscript_archive_needs_an_explicit_yes_and_brings_quick_gelu
     tmp_path, state, pixels, want
 ):
     loaded = load(None, VIT, quick_gelu=True)
-    archive = torch.jit.script(torch.nn.ParameterDict({}))
     holder = torch.nn.Module()
     for key, value in loaded.model.state_dict().items():
         parts, module = key.split("."), holder
@@ -116,7 +115,7 @@ def test_offline_without_weights_the_error_names_the_ways_out(monkeypatch, tmp_p
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(
-        WeightsError, match=r"(?s)ViT-B/16:openai could not be had.*internet.*HF_HOME.*--weights"
+        WeightsError, match=r"(?s)ViT-B/16:openai are not on this machine.*mini.*internet.*HF_HOME.*--weights"
     ):
         load_backbone("ViT-B/16")
 

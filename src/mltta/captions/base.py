@@ -118,20 +118,17 @@ class CaptionBase:
         """Write the three files; the last one written is config.json, so a half-written base never loads.
 
         Args:
-            compact: one byte a number, with a scale a caption: a quarter of the size, cosines within 0.005.
+            compact: one byte a number, with a scale a caption: a quarter of the size.
         """
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").unlink(missing_ok=True)
         text = "\n".join(self.texts) + "\n"
-        (folder / "texts.txt").write_text(text, encoding="utf-8", newline="\n")
         tensors = {"embeddings": self.embeddings.contiguous()}
         if compact:
             scale = self.embeddings.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
             tensors = {"embeddings": (self.embeddings / scale).round().to(torch.int8), "scale": scale[:, 0]}
-        save_file(tensors, folder / "embeddings.safetensors")
         config = {
             "format": FORMAT,
             "captions": len(self),
@@ -139,7 +136,16 @@ class CaptionBase:
             "backbone": self.fingerprint,
             "texts_blake2b": _digest(text),
         }
-        (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+        (folder / "config.json").unlink(missing_ok=True)
+        for name, content in (
+            ("texts.txt", text.encode()),
+            ("embeddings.safetensors", save(tensors)),
+            ("config.json", (json.dumps(config, indent=1) + "\n").encode()),
+        ):
+            # renamed into place: whoever has the old file mapped keeps it whole
+            part = folder / f"{name}.{os.getpid()}"
+            part.write_bytes(content)
+            part.replace(folder / name)
 
     @classmethod
     def load(cls, folder: str | Path, backbone: Backbone | None = None) -> CaptionBase:
