@@ -165,6 +165,21 @@ def test_threshold_shows_the_labels_above_it(messy):
     assert json.loads(mltta(*args, "--threshold", f"{cut:.9f}").stdout)[0]["labels"] == every[:5]
 
 
+def test_a_path_that_is_missing_is_listed_and_the_rest_is_tagged(messy):
+    done = mltta(
+        "tag", messy / "good1.jpg", "nowhere.jpg", "--labels", "voc", *MODEL, "--format", "json", check=1
+    )
+    assert len(json.loads(done.stdout)) == 1
+    assert "1 of 2 could not be tagged" in done.stderr
+    assert "nowhere.jpg: no such file or folder" in done.stderr
+
+
+def test_a_folder_for_pictures_that_cannot_be_made_is_refused_before_any_work(messy):
+    done = mltta("tag", messy / "good1.jpg", *MODEL, "--annotate", messy / "text.jpg", check=2)
+    assert "cannot be used for pictures" in done.stderr
+    assert done.stdout == ""
+
+
 def test_annotated_pictures_are_written_beside_the_answer(messy, tmp_path):
     mltta(
         "tag",
@@ -185,9 +200,11 @@ def test_settings_of_a_method_are_set_and_checked(messy):
     few = mltta(*args, "--set", "views=4", "-s", "bind=false").stdout
     assert few != mltta(*args).stdout
     for bad, reason in (
-        ("views=many", "not a int"),
+        ("views=many", "a whole number"),
         ("colour=red", "select_ratio"),
-        ("views=0", "out of range"),
+        ("views=0", "at least 1"),
+        ("objective=mse", "mean, marginal, bce"),
+        ("bind=maybe", "true or false"),
     ):
         assert reason in mltta(*args, "--set", bad, check=2).stderr
 
@@ -219,6 +236,7 @@ def test_a_missing_model_is_explained_offline(messy, monkeypatch):
 
 def test_help_methods_and_models_teach():
     assert "Exit code" in mltta("tag", "--help").stdout
+    assert mltta("--version").stdout.startswith("mltta 0.")
     listing = mltta("methods").stdout
     for name in ("clip", "tpt", "ml-tta", "captions_per_view=16"):
         assert name in listing

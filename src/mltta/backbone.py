@@ -151,5 +151,8 @@ def pick_device(device: str | torch.device) -> torch.device:
         chosen = torch.device(device)
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {device!r} is not available here; use cpu, cuda or auto") from error
+        there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+        raise ConfigError(
+            f"device {str(device)!r} is not available; here there is {', '.join(there)}"
+        ) from error
     return chosen

@@ -24,6 +24,23 @@ app = typer.Typer(
 )
 
 
+def show_version(asked: bool) -> None:
+    if asked:
+        from mltta import __version__
+
+        typer.echo(f"mltta {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Tag images with many labels at once, adapting a frozen CLIP-style model to every single image."""
+
+
 class Format(str, Enum):
     table = "table"
     json = "json"
@@ -72,9 +89,12 @@ def tag(
         Path | None, typer.Option(help="A caption base, or a text file with one caption a line.")
     ] = None,
     template: Annotated[str, typer.Option(help="Prompt with {} for the label.")] = "a photo of a {}.",
-    top_k: Annotated[int | None, typer.Option(min=1, help="Show this many best labels.")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Show at most this many labels, best first.")
+    ] = None,
     threshold: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Show the labels that score at least this.")
+        float | None,
+        typer.Option(min=0, max=1, help="Show the labels that score at least this; with --top-k, both hold."),
     ] = None,
     format: Annotated[Format, typer.Option("--format", "-f", help="How to print.")] = Format.table,
     output: Annotated[
@@ -98,7 +118,12 @@ def tag(
     from mltta.tagger import Tagger
     from mltta.writers import Writer
 
+    missing = [path for path in paths if not path.exists()]
+    if len(missing) < len(paths):  # what is there is tagged; what is not is listed with the rest that failed
+        paths = [path for path in paths if path not in missing]
     files = find_images(paths)
+    if annotate is not None:
+        make_folder(annotate)
     if not files:
         raise MlttaError(f"no images in {', '.join(map(str, paths))}")
     tagger = Tagger(
@@ -116,7 +141,8 @@ def tag(
         allow_torchscript=allow_torchscript,
         **settings(method, option or []),
     )
-    failed = []
+    failed = [f"{path}: no such file or folder" for path in missing]
+    used: set[Path] = set()
     with Writer(format.value, output, top_k, threshold) as writer, progress() as bar:
         task = bar.add_task("tagging", total=len(files), visible=len(files) > 1)
         for tags in tagger.stream(files):
@@ -124,13 +150,13 @@ def tag(
             if tags.error is not None:
                 failed.append(tags.error)
             elif annotate is not None:
-                save_picture(tags, annotate)
+                save_picture(tags, annotate, used)
             bar.advance(task)
     if failed:
         from rich.console import Console
 
         err = Console(stderr=True, highlight=False)
-        err.print(f"[bold]{len(failed)} of {len(files)} could not be tagged:[/bold]")
+        err.print(f"[bold]{len(failed)} of {len(files) + len(missing)} could not be tagged:[/bold]")
         for error in failed:
             err.print(f"  {error}", markup=False, soft_wrap=True)
         raise typer.Exit(1)
@@ -187,7 +213,8 @@ def settings(method: str, pairs: list[str]) -> dict[str, Any]:
         try:
             found[name] = _BOOLS[value.lower()] if kind is bool else kind(value)
         except (ValueError, KeyError) as error:
-            raise ConfigError(f"--set {pair}: {value!r} is not a {kind.__name__}") from error
+            wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+            raise ConfigError(f"--set {pair}: give {wanted}") from error
     return found
 
 
@@ -203,15 +230,23 @@ _BOOLS = {
 }
 
 
-def save_picture(tags: Any, folder: Path) -> None:
-    """Write an annotated copy under the image's own name; names that clash get a number."""
+def make_folder(folder: Path) -> None:
+    """Make a folder for pictures before any work is done, or say why it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MlttaError(f"{folder} cannot be used for pictures: {error.strerror}") from error
+
+
+def save_picture(tags: Any, folder: Path, used: set[Path]) -> None:
+    """Write an annotated copy under the image's own name; names that clash within a run get a number."""
     from mltta.images import load_image
     from mltta.picture import annotate
 
-    folder.mkdir(parents=True, exist_ok=True)
     stem, n = Path(tags.image).stem, 1
-    while (target := folder / (f"{stem}.png" if n == 1 else f"{stem}-{n}.png")).exists():
+    while (target := folder / (f"{stem}.png" if n == 1 else f"{stem}-{n}.png")) in used:
         n += 1
+    used.add(target)
     annotate(load_image(tags.image), tags).save(target)
 
 

@@ -162,13 +162,17 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
         else:
             with _quiet():
                 model = open_clip.create_model(arch, pretrained_text=False, force_quick_gelu=quick_gelu)
-        model.load_state_dict(state)
     except (RuntimeError, TypeError) as error:
-        first = str(error).strip().splitlines()
+        raise WeightsError(f"no model can be built for {path}: {_reason(error)}") from error
+    wanted = {key: value.shape for key, value in model.state_dict().items()}
+    given = {key: value.shape for key, value in state.items()}
+    misfits = [key for key in {**wanted, **given} if wanted.get(key) != given.get(key)]
+    if misfits:
         raise WeightsError(
-            f"{path} does not fit {name or 'the layout it seems to have'}: "
-            f"{' '.join(line.strip() for line in first[:3])[:400]}"
-        ) from error
+            f"{path} does not fit {name or 'the layout it seems to have'}: {len(misfits)} tensors are missing, "
+            f"unknown or of another shape, e.g. {misfits[0]}"
+        )
+    model.load_state_dict(state)
     tokenizer = open_clip.get_tokenizer(arch) if arch else open_clip.SimpleTokenizer()
     preprocess = dict(open_clip.get_model_preprocess_cfg(model))
     preprocess.setdefault("size", getattr(model.visual, "image_size", 224))
@@ -198,7 +202,7 @@ def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[s
         raise
     except pickle.UnpicklingError as error:
         raise WeightsError(
-            f"{path} was refused: it is damaged, or holds more than tensors and could run code"
+            f"{path} was refused: it is no weights file, is damaged, or holds more than tensors and could run code"
         ) from error
     except Exception as error:
         raise WeightsError(f"{path} is not a weights file that can be read ({_reason(error)})") from error

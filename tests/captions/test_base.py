@@ -85,7 +85,7 @@ def test_damaged_files_are_refused(base, tmp_path, name, content):
 def test_a_half_written_base_never_loads(base, tmp_path):
     base.save(tmp_path)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(CaptionError, match="not a caption base that can be read"):
+    with pytest.raises(CaptionError, match="holds no config"):
         CaptionBase.load(tmp_path)
 
 

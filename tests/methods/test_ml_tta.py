@@ -253,6 +253,10 @@ def test_label_order_does_not_matter():
         {"captions_per_view": 0},
         {"view_prompt": False, "caption_prompt": False},
         {"banana": 1},
+        {"bind": "false"},
+        {"views": "16"},
+        {"views": True},
+        {"lr_view": "x"},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(bad):

@@ -153,6 +153,8 @@ class CaptionBase:
         from safetensors import SafetensorError, safe_open
 
         folder = Path(folder)
+        if not (folder / "config.json").is_file():
+            raise CaptionError(f"{folder} is not a caption base: it holds no config.json")
         try:
             config = json.loads((folder / "config.json").read_text())
             if config.get("format") != FORMAT:

@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -33,17 +33,34 @@ class Config:
         presets = {"paper": {}, "released": {}, **cls.PRESETS}
         if preset not in presets:
             raise ConfigError(f"no preset {preset!r}; there are {', '.join(presets)}")
-        known = [field.name for field in dataclasses.fields(cls)]
+        names = [field.name for field in dataclasses.fields(cls)]
         for key in options:
-            if key not in known:
-                raise ConfigError(f"no option {key!r} for this method; it takes {', '.join(known) or 'none'}")
+            if key not in names:
+                raise ConfigError(f"no option {key!r} for this method; it takes {', '.join(names) or 'none'}")
         return cls(**{**presets[preset], **options})
 
-    def check(self, **rules: bool) -> None:
-        """Raise for the first field whose rule does not hold."""
-        for name, holds in rules.items():
-            if not holds:
-                raise ConfigError(f"{name} = {getattr(self, name)!r} is out of range")
+    def check(self, **rules: tuple[Callable[[], bool], str]) -> None:
+        """Raise for the first field that is not of its kind, or whose rule does not hold, naming what would."""
+        kinds = get_type_hints(type(self))
+        for field in dataclasses.fields(self):
+            _check_kind(field.name, getattr(self, field.name), kinds[field.name])
+        for name, (holds, wanted) in rules.items():
+            if not holds():
+                raise ConfigError(f"{name} = {getattr(self, name)!r} is out of range: give {wanted}")
+
+
+def _check_kind(name: str, value: Any, kind: Any) -> None:
+    """Raise when a setting is not of the kind its field declares: a choice, yes or no, a number."""
+    choices = get_args(kind)
+    if choices and value not in choices:
+        raise ConfigError(f"{name} = {value!r}: choose from {', '.join(map(str, choices))}")
+    wanted: tuple[Any, str] | None = {
+        bool: (bool, "true or false"),
+        int: (int, "a whole number"),
+        float: ((int, float), "a number"),
+    }.get(kind)
+    if wanted and (not isinstance(value, wanted[0]) or (isinstance(value, bool) and kind is not bool)):
+        raise ConfigError(f"{name} = {value!r}: give {wanted[1]}")
 
 
 @dataclass(frozen=True)

@@ -57,18 +57,13 @@ class MLTTAConfig(base.Config):
 
     def __post_init__(self) -> None:
         self.check(
-            views=self.views >= 1,
-            captions_per_view=self.captions_per_view >= 1,
-            select_ratio=0 < self.select_ratio <= 1,
-            lr_view=self.lr_view >= 0,
-            lr_caption=self.lr_caption >= 0,
-            weight_decay=self.weight_decay >= 0,
-            steps=self.steps >= 0,
-            objective=self.objective in ("mean", "marginal", "bce"),
-            select_on=self.select_on in ("bound", "raw"),
-            caption_pool=self.caption_pool in ("paired", "unique"),
-            label_count=self.label_count in ("set", "list"),
-            merge=self.merge in ("sum", "minmax"),
+            views=(lambda: self.views >= 1, "at least 1"),
+            captions_per_view=(lambda: self.captions_per_view >= 1, "at least 1"),
+            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
+            lr_view=(lambda: self.lr_view >= 0, "0 or more"),
+            lr_caption=(lambda: self.lr_caption >= 0, "0 or more"),
+            weight_decay=(lambda: self.weight_decay >= 0, "0 or more"),
+            steps=(lambda: self.steps >= 0, "0 or more"),
         )
         if not (self.view_prompt or self.caption_prompt):
             raise ConfigError("ml-tta needs a view prompt, a caption prompt, or both")

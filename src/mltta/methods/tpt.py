@@ -29,11 +29,11 @@ class TPTConfig(base.Config):
 
     def __post_init__(self) -> None:
         self.check(
-            views=self.views >= 1,
-            select_ratio=0 < self.select_ratio <= 1,
-            lr=self.lr >= 0,
-            weight_decay=self.weight_decay >= 0,
-            steps=self.steps >= 0,
+            views=(lambda: self.views >= 1, "at least 1"),
+            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
+            lr=(lambda: self.lr >= 0, "0 or more"),
+            weight_decay=(lambda: self.weight_decay >= 0, "0 or more"),
+            steps=(lambda: self.steps >= 0, "0 or more"),
         )
 
 
