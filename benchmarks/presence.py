@@ -21,6 +21,7 @@ from mltta import LabelSet, load_backbone
 from mltta.backbone import Backbone
 from mltta.captions.base import default_captions, label_captions
 from mltta.data import Dataset
+from mltta.metrics import mean_average_precision
 from mltta.presence import Presence
 
 ABSENT = "zebra, giraffe, pizza, toilet, umbrella, surfboard, banana, refrigerator, keyboard, elephant, clock, kite"
@@ -69,6 +70,8 @@ def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, 
     for name, present in rules.items():
         values = figures(present[judge], truth[judge])
         print(f"| {name} | " + " | ".join(f"{v:.3f}" for v in values.values()) + " |")
+    ranks = [mean_average_precision(values, truth.int()) for values in (probability, evidence)]
+    print(f"\nmAP over all images: softmax {ranks[0]:.2f}, evidence {ranks[1]:.2f}")
     ours = rules["mltta tag"][judge]
     print("\n| label | precision | recall | F1 |\n|---|---|---|---|")
     for c, name in enumerate(dataset.labels.names):
