@@ -9,12 +9,11 @@ Differences are to zero-shot CLIP, with a 95% interval from a paired bootstrap o
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from benchmarks.dev_features import add_arguments, datasets, read_features
+from benchmarks.dev_features import add_feature_arguments, datasets, read_features
 from mltta import create_method, load_backbone
 from mltta.backbone import Backbone
 from mltta.data import Dataset
@@ -67,9 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_arguments(parser)
-    parser.add_argument("--features", type=Path, required=True, help="folder that dev_features.py wrote")
-    parser.add_argument("--model", default="mini")
+    add_feature_arguments(parser)
     parser.add_argument("--draws", type=int, default=1000)
     args = parser.parse_args()
     backbone = load_backbone(args.model, device="cpu")

@@ -40,6 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--coco", type=Path, help="folder that holds annotations/ and the images")
 
 
+def add_feature_arguments(parser: argparse.ArgumentParser) -> None:
+    """What a comparison on encoded views takes: the benchmarks, their features, and the model behind them."""
+    add_arguments(parser)
+    parser.add_argument("--features", type=Path, required=True, help="folder that dev_features.py wrote")
+    parser.add_argument("--model", default="mini")
+
+
 def encode(dataset: Dataset, model: str, views: int, device: str, limit: int | None, out: Path) -> None:
     """Encode a dataset's views and write them as they come."""
     backbone, spec = load_backbone(model, device=device), ViewSpec(count=views)

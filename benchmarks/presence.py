@@ -10,13 +10,12 @@ how often anything is called present when no label of the list is in the image: 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from benchmarks.compare_methods import score
-from benchmarks.dev_features import add_arguments, datasets, read_features
+from benchmarks.dev_features import add_feature_arguments, datasets, read_features
 from mltta import LabelSet, load_backbone
 from mltta.backbone import Backbone
 from mltta.captions.base import default_captions, label_captions
@@ -88,9 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_arguments(parser)
-    parser.add_argument("--features", type=Path, required=True, help="folder that dev_features.py wrote")
-    parser.add_argument("--model", default="mini")
+    add_feature_arguments(parser)
     parser.add_argument("--method", default="ml-tta")
     parser.add_argument("--share", type=float, nargs="*", default=[], help="also try these shares")
     args = parser.parse_args()

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from mltta.backbone import Backbone, load_backbone
     from mltta.captions.base import CaptionBase
     from mltta.labels import LabelSet
-    from mltta.methods import list_methods
-    from mltta.tagger import Tagger, Tags, create_method
+    from mltta.methods import create_method, list_methods
+    from mltta.tagger import Tagger, Tags
 
 __version__ = "0.1.0"
 
@@ -27,7 +27,7 @@ _HOMES = {
     "CaptionBase": "mltta.captions.base",
     "LabelSet": "mltta.labels",
     "list_methods": "mltta.methods",
-    "create_method": "mltta.tagger",
+    "create_method": "mltta.methods",
     "Tagger": "mltta.tagger",
     "Tags": "mltta.tagger",
 }

@@ -17,7 +17,7 @@ from mltta.encode import Rendered, encode, render
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images import find_images, load_image
 from mltta.labels import LabelSet
-from mltta.methods import Method, Problem, method_class
+from mltta.methods import create_method, method_class
 from mltta.presence import Presence
 from mltta.prompts import DEFAULT_TEMPLATE
 
@@ -47,40 +47,6 @@ class Tags(list[dict[str, Any]]):
     def top(self, k: int | None = None, threshold: float | None = None) -> list[dict[str, Any]]:
         """The k best labels, or those that score at least ``threshold``."""
         return [item for item in self[:k] if threshold is None or item["score"] >= threshold]
-
-
-def create_method(
-    name: str,
-    backbone: Backbone,
-    labels: Any,
-    *,
-    template: str = DEFAULT_TEMPLATE,
-    context: Tensor | None = None,
-    captions: CaptionBase | None = None,
-    preset: str = "paper",
-    **options: Any,
-) -> Method:
-    """A method ready to score encoded views against a label list.
-
-    Args:
-        name: "clip", "tpt", "ml-tta"; see ``list_methods()``.
-        backbone: the frozen model.
-        labels: anything ``LabelSet.of`` takes.
-        template: prompt with one {}; the words in front of it start the context.
-        context: (M, W) vectors that replace those words.
-        captions: a caption base of this backbone; by default the one that ships with the package. Labels that
-            no caption mentions get composed ones.
-        preset: "paper", or "released" for what the authors' code does differently.
-        options: fields of the method's config.
-    """
-    cls = method_class(name)
-    config = cls.Config.make(preset, **options)
-    labels = LabelSet.of(labels)
-    text = backbone.encode_labels(labels, template, context)
-    labelled = None
-    if cls.uses_captions:
-        labelled = label_captions(labels, backbone, captions or default_captions(backbone))
-    return cls(Problem(text, backbone.logit_scale, labelled), config)
 
 
 class Tagger:
@@ -123,8 +89,9 @@ class Tagger:
         options: fields of the method's config.
         """
         self.labels = LabelSet.of(labels)
-        cls = method_class(method)
-        config = cls.Config.make(preset, **options)
+        config = method_class(method).Config.make(
+            preset, **options
+        )  # wrong settings are named before any loading
         if getattr(config, "merge", "sum") != "sum":
             raise ConfigError(
                 "merge='minmax' scales scores by their extremes over a whole dataset, so a photo's tags would depend "
@@ -144,9 +111,11 @@ class Tagger:
         self.seed = seed
         if isinstance(captions, (str, Path)):
             captions = open_captions(captions, model)
-        text = model.encode_labels(self.labels, template)
-        self.captions = label_captions(self.labels, model, captions or default_captions(model))
-        self.method = cls(Problem(text, model.logit_scale, self.captions), config)
+        captions = captions or default_captions(model)
+        self.method = create_method(
+            method, model, self.labels, template=template, captions=captions, preset=preset, **options
+        )
+        self.captions = self.method.problem.captions or label_captions(self.labels, model, captions)
         self.presence = presence or Presence()
         self.batch_size = 1 if model.device.type == "cpu" else (batch_size or 8)
 

@@ -294,11 +294,9 @@ def _cache_only_if_cut_off() -> Iterator[bool]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """open_clip reports its progress and its misgivings on the root logger; ours is one clear message."""
-    root = logging.getLogger()
-    level, root_disabled = root.level, logging.root.manager.disable
+    before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
         yield
     finally:
-        logging.disable(root_disabled)
-        root.setLevel(level)
+        logging.disable(before)

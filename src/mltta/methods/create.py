@@ -1,0 +1,47 @@
+"""From names to a method ready to score: backbone, labels and captions brought together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from mltta.backbone import Backbone
+from mltta.captions.base import CaptionBase, default_captions, label_captions
+from mltta.labels import LabelSet
+from mltta.methods.base import Method, Problem, method_class
+from mltta.prompts import DEFAULT_TEMPLATE
+
+
+def create_method(
+    name: str,
+    backbone: Backbone,
+    labels: Any,
+    *,
+    template: str = DEFAULT_TEMPLATE,
+    context: Tensor | None = None,
+    captions: CaptionBase | None = None,
+    preset: str = "paper",
+    **options: Any,
+) -> Method:
+    """A method ready to score encoded views against a label list.
+
+    Args:
+        name: "clip", "tpt", "ml-tta"; see ``list_methods()``.
+        backbone: the frozen model.
+        labels: anything ``LabelSet.of`` takes.
+        template: prompt with one {}; the words in front of it start the context.
+        context: (M, W) vectors that replace those words.
+        captions: a caption base of this backbone; by default the one that ships with the package. Labels that
+            no caption mentions get composed ones.
+        preset: "paper", or "released" for what the authors' code does differently.
+        options: fields of the method's config.
+    """
+    cls = method_class(name)
+    config = cls.Config.make(preset, **options)
+    labels = LabelSet.of(labels)
+    text = backbone.encode_labels(labels, template, context)
+    labelled = None
+    if cls.uses_captions:
+        labelled = label_captions(labels, backbone, captions or default_captions(backbone))
+    return cls(Problem(text, backbone.logit_scale, labelled), config)
