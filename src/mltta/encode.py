@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from mltta.errors import ConfigError
 from mltta.views import Preprocess, ViewSpec, render_views
 
 if TYPE_CHECKING:
@@ -18,21 +19,48 @@ if TYPE_CHECKING:
 Rendered = dict[ViewSpec, Tensor]
 
 
-class Encoded:
-    """Features of the views of B images; 16 views are the first 16 of 64."""
+class Look(Protocol):
+    """Renders chosen views of one image again, the same to the bit, as some model wants them."""
 
-    def __init__(self, features: Mapping[ViewSpec, Tensor]):
+    def __call__(self, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
+        """Pixels (n, 3, S, S)."""
+
+
+class Encoded:
+    """Features of the views of B images; 16 views are the first 16 of 64.
+
+    The few methods that look again, with a teacher or with a prompt inside the image tower, ask for ``pixels``.
+    """
+
+    def __init__(self, features: Mapping[ViewSpec, Tensor], looks: Sequence[Look] = ()):
+        """Args:
+        features: (B, N, D) for each spec.
+        looks: for each image how to render its views again; none where no method needs to.
+        """
         self._features = dict(features)
+        self._looks = looks
 
     def features(self, spec: ViewSpec) -> Tensor:
         """Unit features (B, N, D) of the views that ``spec`` asks for."""
         for have, features in self._features.items():
             if have.covers(spec):
                 return features[:, : spec.count]
-        raise KeyError(f"these views were not encoded: {spec}")
+        raise ConfigError(f"these views were not encoded: {spec}")
+
+    def pixels(self, spec: ViewSpec, preprocess: Preprocess, views: Tensor) -> Tensor:
+        """Pixels (B, n, 3, S, S) of the chosen views (B, n) of each image, rendered again."""
+        if len(self._looks) != len(self):
+            raise ConfigError("this method looks at the images again, and only their features are here")
+        chosen = zip(self._looks, views.tolist(), strict=True)
+        return torch.stack([look(spec, preprocess, own) for look, own in chosen])
 
     def __len__(self) -> int:
         return next(iter(self._features.values())).shape[0]
+
+    def __getitem__(self, image: int) -> Encoded:
+        """One image of the batch, as a batch of one."""
+        one = slice(image, image + 1)
+        return Encoded({spec: features[one] for spec, features in self._features.items()}, self._looks[one])
 
 
 def union(specs: Iterable[ViewSpec]) -> list[ViewSpec]:

@@ -103,7 +103,7 @@ def test_several_methods_share_one_encoding():
     shared = Encoded({ViewSpec(count=64): features})
     assert torch.equal(shared.features(ViewSpec(count=16)), features[:, :16])
     assert torch.equal(shared.features(ViewSpec(count=1, augmix=True)), features[:, :1])
-    with pytest.raises(KeyError):
+    with pytest.raises(ConfigError):
         shared.features(ViewSpec(count=65))
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from mltta.encode import Encoded
 from mltta.errors import ConfigError
 from mltta.text_tower import LabelEncoder
 from mltta.views import ViewSpec
+
+if TYPE_CHECKING:
+    from mltta.backbone import Backbone
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,21 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
 
 
 @dataclass(frozen=True)
+class Teacher:
+    """A second model that judges the same views; without a backbone it is the student itself."""
+
+    text: Tensor  # (C, D') unit features of the labels' prompts
+    backbone: Backbone | None = None
+
+
+@dataclass(frozen=True)
 class Problem:
-    """What every method is given: the labels' text features, the temperature, and captions if it asks."""
+    """What every method is given: the labels' text features, the temperature; captions and a teacher if it asks."""
 
     text: LabelEncoder
     logit_scale: float
     captions: LabelledCaptions | None = None
+    teacher: Teacher | None = None
 
 
 class Method(ABC):
@@ -82,6 +94,10 @@ class Method(ABC):
     uses_captions: ClassVar[bool] = False
     #: whether the method tunes the context in front of the labels
     tunes_context: ClassVar[bool] = False
+    #: whether the method asks a second model
+    uses_teacher: ClassVar[bool] = False
+    #: whether the method learns from the images before; then it is an OnlineMethod
+    online: ClassVar[bool] = False
 
     def __init__(self, problem: Problem, config: Any):
         if self.tunes_context and not problem.text.tunable:
@@ -91,6 +107,10 @@ class Method(ABC):
             )
         if self.uses_captions and problem.captions is None:
             raise ConfigError(f"{self.name} needs captions")
+        if self.uses_teacher and problem.teacher is None:
+            raise ConfigError(
+                f"{self.name} needs a teacher: another model, such as ViT-L-14:openai, or 'self' for the model itself"
+            )
         self.text = problem.text
         self.logit_scale = problem.logit_scale
         self.problem = problem
@@ -116,6 +136,32 @@ class Method(ABC):
     def logits(self, views: Tensor, text: Tensor) -> Tensor:
         """Logits (B, R, C) of rows (B, R, D) against label features (C, D) or (B, C, D)."""
         return self.logit_scale * views @ text.transpose(-1, -2)
+
+
+#: all that an online method remembers: tensors by name, so that it can be saved
+State = dict[str, Tensor]
+
+
+class OnlineMethod(Method):
+    """Learns from the stream: an explicit fold over the images, in order, that keeps nothing outside its state."""
+
+    online = True
+
+    @abstractmethod
+    def start(self) -> State:
+        """The state before the first image."""
+
+    @abstractmethod
+    def step(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
+        """Branches (1, C) of the next image and the state after it; the state given may be written into."""
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        """The images of a batch as a whole stream, from the start."""
+        state, found = self.start(), []
+        for image in range(len(encoded)):
+            branches, state = self.step(state, encoded[image])
+            found.append(branches)
+        return {name: torch.cat([one[name] for one in found]) for name in found[0]}
 
 
 _REGISTRY: dict[str, type[Method]] = {}

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from mltta.backbone import Backbone
+from mltta.backbone import Backbone, load_backbone
 from mltta.captions.base import CaptionBase, default_captions, label_captions
 from mltta.labels import LabelSet
-from mltta.methods.base import Method, Problem, method_class
+from mltta.methods.base import Method, Problem, Teacher, method_class
 from mltta.prompts import DEFAULT_TEMPLATE
 
 
@@ -21,6 +21,7 @@ def create_method(
     template: str = DEFAULT_TEMPLATE,
     context: Tensor | None = None,
     captions: CaptionBase | None = None,
+    teacher: Backbone | str | None = None,
     preset: str = "paper",
     **options: Any,
 ) -> Method:
@@ -34,6 +35,7 @@ def create_method(
         context: (M, W) vectors that replace those words.
         captions: a caption base of this backbone; by default the one that ships with the package. Labels that
             no caption mentions get composed ones.
+        teacher: a second model for the methods that ask one (a backbone or its name), or "self".
         preset: "paper", or "released" for what the authors' code does differently.
         options: fields of the method's config.
     """
@@ -44,4 +46,16 @@ def create_method(
     labelled = None
     if cls.uses_captions:
         labelled = label_captions(labels, backbone, captions or default_captions(backbone))
-    return cls(Problem(text, backbone.logit_scale, labelled), config)
+    judge = make_teacher(teacher, backbone, labels, template) if cls.uses_teacher and teacher else None
+    return cls(Problem(text, backbone.logit_scale, labelled, judge), config)
+
+
+def make_teacher(
+    teacher: Backbone | str, student: Backbone, labels: LabelSet, template: str = DEFAULT_TEMPLATE
+) -> Teacher:
+    """The labels in the teacher's eyes; its prompts keep their initial words."""
+    if teacher == "self" or teacher is student:
+        return Teacher(student.encode_labels(labels, template).features)
+    if isinstance(teacher, str):
+        teacher = load_backbone(teacher, device=student.device)
+    return Teacher(teacher.encode_labels(labels, template).features, teacher)
