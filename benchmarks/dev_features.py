@@ -50,24 +50,24 @@ def add_feature_arguments(parser: argparse.ArgumentParser) -> None:
 def encode(dataset: Dataset, model: str, views: int, device: str, limit: int | None, out: Path) -> None:
     """Encode a dataset's views and write them as they come."""
     backbone, spec = load_backbone(model, device=device), ViewSpec(count=views)
-    paths = dataset.paths[:limit]
+    images = dataset.images[:limit]
 
-    def prepare(path: Path) -> torch.Tensor:
-        return render(load_image(path), [spec], backbone.preprocess)[spec]
+    def prepare(image: object) -> torch.Tensor:
+        return render(load_image(image), [spec], backbone.preprocess)[spec]
 
     start, done, part = time.perf_counter(), 0, []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        waiting = iter(paths)
-        ahead = deque(pool.submit(prepare, path) for path in islice(waiting, 32))
+        waiting = iter(images)
+        ahead = deque(pool.submit(prepare, image) for image in islice(waiting, 32))
         while ahead:
             part.append(backbone.encode_images(ahead.popleft().result()).half().cpu())
-            ahead.extend(pool.submit(prepare, path) for path in islice(waiting, 1))
+            ahead.extend(pool.submit(prepare, image) for image in islice(waiting, 1))
             done += 1
-            if len(part) == IMAGES_PER_FILE or done == len(paths):
+            if len(part) == IMAGES_PER_FILE or done == len(images):
                 number = (done - 1) // IMAGES_PER_FILE
                 save_file({"features": torch.stack(part)}, out / f"{dataset.name}.{number:03d}.safetensors")
                 part = []
-                print(f"{dataset.name} {done}/{len(paths)} {time.perf_counter() - start:.0f} s", flush=True)
+                print(f"{dataset.name} {done}/{len(images)} {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def read_features(folder: Path, dataset: Dataset) -> torch.Tensor:

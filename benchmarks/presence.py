@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,29 +21,16 @@ from mltta import LabelSet, load_backbone
 from mltta.backbone import Backbone
 from mltta.captions.base import default_captions, label_captions
 from mltta.data import Dataset
-from mltta.metrics import mean_average_precision
+from mltta.metrics import mean_average_precision, set_metrics
 from mltta.presence import Presence
 
 ABSENT = "zebra, giraffe, pizza, toilet, umbrella, surfboard, banana, refrigerator, keyboard, elephant, clock, kite"
 
 
-def figures(present: Tensor, truth: Tensor) -> dict[str, float]:
-    """Micro precision, recall and F1; F1 averaged over classes; labels an image."""
-    hits = (present & truth).sum()
-    per_class = 2 * (present & truth).sum(0) / (present.sum(0) + truth.sum(0)).clamp(min=1)
-    return {
-        "precision": float(hits / present.sum().clamp(min=1)),
-        "recall": float(hits / truth.sum()),
-        "F1": float(2 * hits / (present.sum() + truth.sum())),
-        "class F1": float(per_class.mean()),
-        "labels": float(present.sum() / len(present)),
-    }
-
-
-def best_threshold(scores: Tensor, truth: Tensor) -> float:
+def best_threshold(scores: Tensor, truth: np.ndarray) -> float:
     """The score from which labels are called present that gives the best F1."""
     tries = torch.linspace(0.005, 0.995, 199)
-    return float(max(tries, key=lambda t: figures(scores >= t, truth)["F1"]))
+    return float(max(tries, key=lambda t: set_metrics(scores >= t, truth).f1))
 
 
 def votes_of(backbone: Backbone, labels: LabelSet, features: Tensor, rule: Presence) -> Tensor:
@@ -52,7 +40,7 @@ def votes_of(backbone: Backbone, labels: LabelSet, features: Tensor, rule: Prese
 
 def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, share: list[float]) -> None:
     """Print all rules on one dataset."""
-    truth = torch.from_numpy(dataset.targets[: len(features)] == 1)
+    truth = dataset.targets[: len(features)]
     learn, judge = slice(0, None, 2), slice(1, None, 2)
     probability = score(backbone, dataset, features, method, {}).softmax(-1)
     rule = Presence()
@@ -67,15 +55,17 @@ def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, 
     print(f"\n{dataset.name}, {method}: every second of {len(features)} images\n")
     print("| rule | precision | recall | F1 | class F1 | labels an image |\n|---|---|---|---|---|---|")
     for name, present in rules.items():
-        values = figures(present[judge], truth[judge])
-        print(f"| {name} | " + " | ".join(f"{v:.3f}" for v in values.values()) + " |")
-    ranks = [mean_average_precision(values, truth.int()) for values in (probability, evidence)]
+        m = set_metrics(present[judge], truth[judge])
+        values = (m.precision, m.recall, m.f1, m.mean_f1, m.labels_per_image)
+        print(f"| {name} | " + " | ".join(f"{v:.3f}" for v in values) + " |")
+    ranks = [mean_average_precision(values, truth) for values in (probability, evidence)]
     print(f"\nmAP over all images: softmax {ranks[0]:.2f}, evidence {ranks[1]:.2f}")
-    ours = rules["mltta tag"][judge]
+    ours = set_metrics(rules["mltta tag"][judge], truth[judge])
+    recall = np.where(ours.positives > 0, ours.per_class_recall, np.nan)
+    f1 = np.where(ours.positives + ours.predicted > 0, ours.per_class_f1, np.nan)
     print("\n| label | precision | recall | F1 |\n|---|---|---|---|")
     for c, name in enumerate(dataset.labels.names):
-        values = figures(ours[:, c : c + 1], truth[judge][:, c : c + 1])
-        print(f"| {name} | {values['precision']:.2f} | {values['recall']:.2f} | {values['F1']:.2f} |")
+        print(f"| {name} | {ours.per_class_precision[c]:.2f} | {recall[c]:.2f} | {f1[c]:.2f} |")
     if dataset.name.startswith("voc"):
         empty = votes_of(backbone, LabelSet.of(ABSENT), features, rule).amax(-1) >= rule.least
         spoken = votes.amax(-1) >= rule.least

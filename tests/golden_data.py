@@ -14,6 +14,7 @@ from mltta import load_backbone
 from mltta.backbone import Backbone
 from mltta.captions.base import LabelledCaptions
 from mltta.labels import LabelSet
+from mltta.text_tower import LabelEncoder
 
 GOLDEN = Path(__file__).parent / "golden"
 SCALE = {"sharp": 4.605170249938965, "soft": 3.2188758850097656}
@@ -58,3 +59,17 @@ def captions(arch: str, classes: str) -> LabelledCaptions:
 @cache
 def class_names(path: str) -> LabelSet:
     return LabelSet.of(manifest(path)["class_names"])
+
+
+def fixed_text(features: Tensor) -> LabelEncoder:
+    """Labels whose text features (C, D) are given: an ensemble of templates, or numbers of a test's own."""
+    encoder = backbone("vit").encode_labels(LabelSet.of(["dog"]))
+    return LabelEncoder(encoder._tower, encoder._prompts, None, features=features)
+
+
+@cache
+def stream(views: int) -> Tensor:
+    """Features (60, N, D) of the recorded stream of images; view 0 is the image itself."""
+    given = inputs("stream_vit")
+    noise = torch.cat([torch.zeros_like(given["noise"][:1]), 0.5 * given["noise"]])[:views]
+    return torch.stack([backbone("vit").encode_images(image + noise) for image in given["images"]])

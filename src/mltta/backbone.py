@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta import weights as weights_
+from mltta.allocation import keep_freed_memory
 from mltta.errors import ConfigError
 from mltta.labels import LabelSet
 from mltta.prompts import DEFAULT_TEMPLATE, build_prompts
@@ -29,6 +30,8 @@ class Backbone:
     def __init__(
         self, loaded: weights_.Loaded, device: torch.device, image_dtype: torch.dtype = torch.float32
     ):
+        if device.type == "cpu":
+            keep_freed_memory()
         self.name = loaded.name
         self.trained = loaded.trained
         self.device = device
@@ -54,6 +57,22 @@ class Backbone:
                 digest.update(key.encode())
                 digest.update(value.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
+
+    @cached_property
+    def image_fingerprint(self) -> str:
+        """Hash of the image tower, its weights and its layers: what a view's feature depends on."""
+        visual = self.model.visual
+        digest = hashlib.blake2b(repr(visual).encode(), digest_size=16)
+        for key, value in sorted(visual.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    @property
+    def arithmetic(self) -> str:
+        """The precision that images are encoded in, in words."""
+        name = str(self.image_dtype).removeprefix("torch.")
+        return f"{name}, TF32" if self.device.type == "cuda" and torch.backends.cudnn.allow_tf32 else name
 
     @torch.no_grad()
     def encode_images(self, pixels: Tensor) -> Tensor:

@@ -86,12 +86,14 @@ def render(
     }
 
 
-def encode(backbone: Backbone, images: Sequence[Rendered]) -> Encoded:
-    """Encode the rendered views of some images.
+def encode(backbone: Backbone, images: Sequence[Rendered], looks: Sequence[Look] = ()) -> Encoded:
+    """Encode the rendered views of some images; ``looks`` render them again for the methods that ask.
 
     On the CPU the image tower sees one image's views per call, so that a feature never depends, to the
     last bit, on the images beside it: matrix kernels may round differently for another batch size.
     """
+    if not images:
+        raise ConfigError("no images to encode")
     features = {}
     for spec in images[0]:
         views = [image[spec] for image in images]
@@ -99,4 +101,4 @@ def encode(backbone: Backbone, images: Sequence[Rendered]) -> Encoded:
             features[spec] = torch.stack([backbone.encode_images(one) for one in views])
         else:
             features[spec] = backbone.encode_images(torch.cat(views)).view(len(images), spec.count, -1)
-    return Encoded(features)
+    return Encoded(features, looks)

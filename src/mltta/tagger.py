@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
+from PIL.Image import Image
 from torch import Tensor
 
 from mltta.backbone import Backbone, load_backbone
 from mltta.captions.base import CaptionBase, default_captions, label_captions
-from mltta.encode import Rendered, encode, render
+from mltta.encode import Encoded, Look, Rendered, encode, render
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images import find_images, load_image
 from mltta.labels import LabelSet
 from mltta.methods import create_method, method_class
+from mltta.methods.base import OnlineMethod, State
 from mltta.presence import Presence
 from mltta.prompts import DEFAULT_TEMPLATE
+from mltta.views import Preprocess, ViewSpec, render_views
 
 log = logging.getLogger("mltta")
 
@@ -49,6 +55,16 @@ class Tags(list[dict[str, Any]]):
         return [item for item in self[:k] if threshold is None or item["score"] >= threshold]
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """A decoded image with its views, or what is wrong with it."""
+
+    name: str
+    rendered: Rendered = field(default_factory=dict)
+    look: Look | None = None
+    error: str | None = None
+
+
 class Tagger:
     """Tags images with the labels of a list, adapting the model to each image on its own.
 
@@ -56,7 +72,8 @@ class Tagger:
     >>> tagger("photo.jpg")[:2]                                         # doctest: +SKIP
     [{'label': 'dog', 'score': 0.71}, {'label': 'sofa', 'score': 0.25}]
 
-    An answer never depends on the images before it or beside it.
+    An answer never depends on the images before it or beside it, unless an online method was chosen: those learn
+    from the images of a call, in their order.
     """
 
     def __init__(
@@ -68,6 +85,7 @@ class Tagger:
         weights: str | Path | None = None,
         captions: CaptionBase | str | Path | None = None,
         template: str = DEFAULT_TEMPLATE,
+        teacher: str | Backbone | None = None,
         preset: str = "paper",
         device: str = "auto",
         seed: int = 0,
@@ -83,6 +101,7 @@ class Tagger:
         method: how to adapt; ``list_methods()``.
         weights: a pretrained tag or a local weights file.
         captions: a caption base, its folder, or a text file with one caption a line.
+        teacher: a second model for the methods that ask one, or "self".
         seed: chooses the random views, together with each image's content.
         presence: the rule that says which labels an image shows.
         batch_size: images adapted at once on a GPU; on the CPU always one.
@@ -113,10 +132,18 @@ class Tagger:
             captions = open_captions(captions, model)
         captions = captions or default_captions(model)
         self.method = create_method(
-            method, model, self.labels, template=template, captions=captions, preset=preset, **options
+            method,
+            model,
+            self.labels,
+            template=template,
+            captions=captions,
+            teacher=teacher,
+            preset=preset,
+            **options,
         )
         self.captions = self.method.problem.captions or label_captions(self.labels, model, captions)
         self.presence = presence or Presence()
+        self._state: State | None = None
         self.batch_size = 1 if model.device.type == "cpu" else (batch_size or 8)
 
     def __call__(self, images: Any) -> Tags | list[Tags]:
@@ -135,6 +162,7 @@ class Tagger:
 
     def stream(self, images: Iterable[Any]) -> Iterator[Tags]:
         """Tag images one after another, in order; the next ones are decoded while these are encoded."""
+        self._state = self.method.start() if isinstance(self.method, OnlineMethod) else None
         with ThreadPoolExecutor(max_workers=1) as worker:
             waiting = iter(images)
             ahead = [worker.submit(self._prepare, image) for image in islice(waiting, self.batch_size + 1)]
@@ -143,37 +171,55 @@ class Tagger:
                 ahead += [worker.submit(self._prepare, image) for image in islice(waiting, self.batch_size)]
                 yield from self._tag(batch)
 
-    def evidence(self, images: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
+    def evidence(self, images: Sequence[Rendered], looks: Sequence[Look] = ()) -> tuple[Tensor, Tensor]:
         """Evidence (B, C) for each label of rendered images, and which labels they show."""
-        encoded = encode(self.backbone, images)
-        branches = self.method.branches(encoded)
-        probability = (self.method.merge(branches) / len(branches)).softmax(dim=-1)
+        encoded = encode(self.backbone, images, looks)
+        branches = self._branches(encoded)
+        probability = self.method.probabilities(branches)
         views = encoded.features(self.method.needs[0])
         votes = self.presence.votes(views, self.captions, self.backbone.logit_scale)
         evidence = self.presence.evidence(probability, votes)
         return evidence.cpu(), self.presence.present(evidence, votes).cpu()
 
-    def _prepare(self, source: Any) -> tuple[str, Rendered | str]:
+    def _branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        if not isinstance(self.method, OnlineMethod):
+            return self.method.branches(encoded)
+        found = []
+        for image in range(len(encoded)):
+            state = self.method.start() if self._state is None else self._state
+            branches, self._state = self.method.step(state, encoded[image])
+            found.append(branches)
+        return {name: torch.cat([one[name] for one in found]) for name in found[0]}
+
+    def _prepare(self, source: Any) -> _Prepared:
         """Decode one image and render its views, or say what is wrong with it."""
         name = str(source) if isinstance(source, (str, Path)) else ""
         try:
-            return name, render(
-                load_image(source), self.method.needs, self.backbone.preprocess, seed=self.seed
-            )
+            image = load_image(source)
+            rendered = render(image, self.method.needs, self.backbone.preprocess, seed=self.seed)
         except ImageError as error:
-            return name, str(error)
+            return _Prepared(name, error=str(error))
+        look = partial(_look, image, self.seed) if self.method.uses_teacher else None
+        return _Prepared(name, rendered, look)
 
-    def _tag(self, batch: list[tuple[str, Rendered | str]]) -> Iterator[Tags]:
-        good = [rendered for _, rendered in batch if not isinstance(rendered, str)]
-        answers = zip(*self.evidence(good), strict=True) if good else iter(())
-        for name, rendered in batch:
-            bad = isinstance(rendered, str)
-            yield Tags(image=name, error=str(rendered)) if bad else self._tags(name, *next(answers))
+    def _tag(self, batch: list[_Prepared]) -> Iterator[Tags]:
+        good = [image for image in batch if image.error is None]
+        looks = [image.look for image in good if image.look is not None]
+        answers = (
+            zip(*self.evidence([image.rendered for image in good], looks), strict=True) if good else iter(())
+        )
+        for image in batch:
+            bad = image.error is not None
+            yield Tags(image=image.name, error=image.error) if bad else self._tags(image.name, *next(answers))
 
     def _tags(self, name: str, evidence: Tensor, present: Tensor) -> Tags:
         order = evidence.argsort(descending=True, stable=True).tolist()
         items = [{"label": self.labels.names[i], "score": min(1.0, float(evidence[i]))} for i in order]
         return Tags(items, present=[self.labels.names[i] for i in order if present[i]], image=name)
+
+
+def _look(image: Image, seed: int, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
+    return render_views(image, spec, preprocess, seed=seed, indices=views)
 
 
 def open_captions(source: str | Path, backbone: Backbone) -> CaptionBase:

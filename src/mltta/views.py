@@ -22,6 +22,8 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 _RESIZE_MODES = ("shortest", "squash", "longest")
 _MOST_RESIZED = 1 << 24
+#: how views are made; changes when the same spec gives other pixels, so that kept features are not mistaken
+RENDERING = "pillow-1"
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,91 @@
-"""Benchmark datasets in the layouts people have on disk: image paths, labels, ids."""
+"""Benchmark datasets in the layouts people have on disk: images, ids and which labels each image carries."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+import difflib
+import inspect
+import os
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
+from mltta.data.coco import load_coco
+from mltta.data.dataset import Dataset, DatasetError, Unlabelled
+from mltta.data.folder import load_folder
+from mltta.data.hf import load_hf
+from mltta.data.nuswide import load_nuswide
+from mltta.data.objects365 import load_objects365
+from mltta.data.voc import load_voc
+from mltta.errors import ConfigError
+from mltta.labels import LabelSource
 
-from mltta.labels import LabelSet
+__all__ = ["Dataset", "DatasetError", "list_datasets", "load_dataset"]
+
+_LOADERS: dict[str, Callable[..., Dataset]] = {
+    "voc2007": partial(load_voc, year=2007, split="test"),
+    "voc2012": partial(load_voc, year=2012, split="val"),
+    "coco2014": partial(load_coco, split="val2014"),
+    "coco2017": partial(load_coco, split="val2017"),
+    "nuswide": load_nuswide,
+    "objects365": load_objects365,
+    "folder": load_folder,
+    "hf": load_hf,
+}
 
 
-@dataclass(frozen=True)
-class Dataset:
-    """Images of a benchmark with their labels: 1 present, 0 only difficult instances, -1 absent."""
+def list_datasets() -> list[str]:
+    """Names that `load_dataset` knows."""
+    return list(_LOADERS)
 
-    name: str
-    labels: LabelSet
-    ids: tuple[str, ...]
-    paths: tuple[Path, ...]
-    targets: NDArray[np.int8]  # (N, C)
 
-    def __len__(self) -> int:
-        return len(self.ids)
+def load_dataset(
+    name: str,
+    root: str | os.PathLike[str],
+    *,
+    split: str | None = None,
+    unlabelled: Unlabelled | None = None,
+    difficult: Literal["negative", "ignore"] = "negative",
+    annotations: str | os.PathLike[str] | None = None,
+    labels: LabelSource | None = None,
+    config: str | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+) -> Dataset:
+    """Open a dataset: ``load_dataset("voc2012", "data").summary()`` says what was found.
+
+    Args:
+        name: one of `list_datasets()`.
+        root: the folder that holds it; for hf a name on the hub or a folder.
+        split: another than the dataset's own, such as "train" (voc) or "train2017" (coco).
+        unlabelled: "keep" or "drop" images with none of the labels; None does what the published numbers do, which
+            is to drop them in nuswide and to keep them elsewhere.
+        difficult: voc: labels whose objects are all difficult are absent ("negative") or left out ("ignore").
+        annotations: coco, objects365, folder: the annotation file, where it is not in its usual place.
+        labels: folder, hf: the labels there are, as anything `LabelSet.of` takes.
+        config: hf: the configuration, for datasets that have several.
+        image_column: hf: the column of images.
+        label_column: hf: the column of labels.
+    """
+    key = re.sub(r"[-_ ]", "", str(name).casefold())
+    if key not in _LOADERS:
+        close = difflib.get_close_matches(key, _LOADERS, n=2, cutoff=0.5)
+        hint = f" Did you mean {' or '.join(close)}?" if close else ""
+        raise ConfigError(f"no dataset {name!r}; there are {', '.join(_LOADERS)}.{hint}")
+    given: dict[str, Any] = {
+        "split": split,
+        "unlabelled": unlabelled,
+        "difficult": None if difficult == "negative" else difficult,
+        "annotations": annotations,
+        "labels": labels,
+        "config": config,
+        "image_column": image_column,
+        "label_column": label_column,
+    }
+    options = {option: value for option, value in given.items() if value is not None}
+    known = inspect.signature(_LOADERS[key]).parameters
+    for option in options:
+        if option not in known:
+            has = ", ".join(o for o in given if o in known)
+            raise ConfigError(f"the dataset {key} has no option {option}; it has {has}")
+    return _LOADERS[key](root, **options)

@@ -2,31 +2,107 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
-from mltta.data import Dataset
-from mltta.errors import MlttaError
+from mltta.data.dataset import Dataset, DatasetError, Unlabelled, settle_unlabelled
+from mltta.data.layout import as_folder, locate, missing, place_images, read_lines, unextracted
+from mltta.errors import ConfigError
 from mltta.labels import LabelSet
 
+PUBLISHED = {
+    (2007, "train"): 2501,
+    (2007, "val"): 2510,
+    (2007, "trainval"): 5011,
+    (2007, "test"): 4952,
+    (2012, "train"): 5717,
+    (2012, "val"): 5823,
+    (2012, "trainval"): 11540,
+}
+_INNER = ("ImageSets", "Main", "JPEGImages", "Annotations")
 
-def load_voc(root: str | Path, year: int = 2012, split: str = "val") -> Dataset:
-    """Read a VOC split from a folder that holds VOCdevkit, VOC2012, or its contents."""
-    top = Path(root)
-    places = (top / "VOCdevkit" / f"VOC{year}", top / f"VOC{year}", top)
-    base = next((place for place in places if (place / "ImageSets" / "Main").is_dir()), None)
-    if base is None:
-        raise MlttaError(
-            f"no VOC{year} in {top}: expected VOCdevkit/VOC{year}/ImageSets/Main and JPEGImages there"
-        )
+
+def load_voc(
+    root: str | os.PathLike[str],
+    year: int = 2012,
+    split: str = "val",
+    difficult: Literal["negative", "ignore"] = "negative",
+    unlabelled: Unlabelled = "keep",
+) -> Dataset:
+    """Read a VOC split, images ordered by id.
+
+    Args:
+        root: a folder that holds VOCdevkit, VOC2012, or the contents of it.
+        difficult: what a label counts as whose objects are all marked difficult: "negative" (absent, as published)
+            or "ignore" (left out of the metrics).
+    """
+    if difficult not in ("negative", "ignore"):
+        raise ConfigError(f"difficult={difficult!r} is neither 'negative' nor 'ignore'")
+    top, name = as_folder(root), f"voc{year}-{split}"
+    base = locate(top, "ImageSets/Main", (f"VOCdevkit/VOC{year}", f"VOC{year}", "."), _INNER)
+    if base is None or _year(base) not in (None, year):
+        raise missing(top, f"VOC{year}", _tree(year, split))
     labels = LabelSet.load("voc")
-    columns = []
+    values = _read_class_files(base / "ImageSets" / "Main", labels, split, top)
+    ids = tuple(sorted(values[0]))
+    marks = np.array([[column[i] for column in values] for i in ids], dtype=np.int8).reshape(
+        len(ids), len(labels)
+    )
+    images = place_images(top, name, [base / "JPEGImages"], [f"{i}.jpg" for i in ids])
+    targets = np.where(marks == 1, 1, np.where((marks == 0) & (difficult == "ignore"), -1, 0)).astype(np.int8)
+    fate = "are left out of the metrics" if difficult == "ignore" else "count as absent"
+    pairs = int((marks == 0).sum())
+    notes = (f"{pairs:,} label–image pairs with difficult objects only {fate}",) if pairs else ()
+    data = Dataset(name, labels, ids, images, targets, PUBLISHED.get((year, split)), notes)
+    return settle_unlabelled(data, unlabelled)
+
+
+def _read_class_files(main: Path, labels: LabelSet, split: str, top: Path) -> list[dict[str, int]]:
+    """Read one mapping from image id to 1, 0 or -1 a label; all of them must list the same images."""
+    there = {file.stem.rpartition("_")[2] for file in main.glob("*_*.txt")}
+    if split not in there:
+        splits = f"those there are for {', '.join(sorted(there))}" if there else "there are none at all"
+        raise DatasetError(f"{main} has no class files for the split {split!r}: {splits}" + unextracted(top))
+    columns: list[dict[str, int]] = []
     for name in labels.names:
-        file = base / "ImageSets" / "Main" / f"{name}_{split}.txt"
-        if not file.is_file():
-            raise MlttaError(f"{file} is missing, so the labels of VOC{year} {split} cannot be read")
-        columns.append(dict(line.split() for line in file.read_text().splitlines() if line.strip()))
-    ids = tuple(sorted(columns[0]))
-    targets = np.array([[int(column[i]) for column in columns] for i in ids], dtype=np.int8)
-    return Dataset(f"voc{year}", labels, ids, tuple(base / "JPEGImages" / f"{i}.jpg" for i in ids), targets)
+        file = main / f"{name}_{split}.txt"
+        columns.append(_read_class_file(file))
+        if columns[0].keys() != columns[-1].keys():
+            odd = min(columns[0].keys() ^ columns[-1].keys())
+            first = main / f"{labels.names[0]}_{split}.txt"
+            here, lost = (file, first) if odd in columns[-1] else (first, file)
+            raise DatasetError(
+                f"the class files disagree: {here} lists the image {odd}, {lost} does not; extract them again"
+            )
+    return columns
+
+
+def _read_class_file(file: Path) -> dict[str, int]:
+    column: dict[str, int] = {}
+    for number, line in read_lines(file):
+        image, value = fields if len(fields := line.split()) == 2 else ("", "")
+        if value not in ("1", "0", "-1"):
+            raise DatasetError(f"{file}, line {number}: expected an image id and 1, 0 or -1, found {line!r}")
+        if image in column:
+            raise DatasetError(f"{file}, line {number}: the image {image} is listed a second time")
+        column[image] = int(value)
+    if not column:
+        raise DatasetError(f"{file} is empty: extract it again")
+    return column
+
+
+def _year(base: Path) -> int | None:
+    """Tell the year from a folder's name, such as VOC2012."""
+    match = re.match(r"VOC(\d{4})", base.absolute().name)
+    return int(match[1]) if match else None
+
+
+def _tree(year: int, split: str) -> str:
+    return (
+        f"VOCdevkit/VOC{year}/ImageSets/Main/aeroplane_{split}.txt … tvmonitor_{split}.txt\n"
+        f"VOCdevkit/VOC{year}/JPEGImages/*.jpg"
+    )

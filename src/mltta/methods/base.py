@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -125,9 +125,25 @@ class Method(ABC):
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         """Logits (B, C) of each of the method's prompts."""
 
+    @property
+    def prompts(self) -> list[str]:
+        """Names of the branches."""
+        return ["view"]
+
+    @property
+    def emits(self) -> Literal["logits", "probabilities"]:
+        """What the branches are."""
+        return "logits"
+
     def merge(self, branches: Mapping[str, Tensor]) -> Tensor:
-        """Final scores (B, C) from the branches of any number of images."""
-        return torch.stack(list(branches.values())).sum(dim=0)
+        """Final scores (B, C) from the branches of any number of images, as the config's ``merge`` says."""
+        return merge_branches(
+            torch.stack(list(branches.values()), dim=1), getattr(self.config, "merge", "sum")
+        )
+
+    def probabilities(self, branches: Mapping[str, Tensor]) -> Tensor:
+        """What the branches make of each image on its own: (B, C), adding up to one."""
+        return branch_probabilities(torch.stack(list(branches.values()), dim=1), self.emits)
 
     def __call__(self, encoded: Encoded) -> Tensor:
         """Scores (B, C), float32, higher is more present."""
@@ -136,6 +152,22 @@ class Method(ABC):
     def logits(self, views: Tensor, text: Tensor) -> Tensor:
         """Logits (B, R, C) of rows (B, R, D) against label features (C, D) or (B, C, D)."""
         return self.logit_scale * views @ text.transpose(-1, -2)
+
+
+def merge_branches(branches: Tensor, how: str = "sum") -> Tensor:
+    """Scores (N, C) from branches (N, branches, C): added, or each scaled by its extremes over all N and averaged."""
+    if how == "sum":
+        return branches.sum(dim=1)
+    low, high = branches.amin(dim=(0, 2), keepdim=True), branches.amax(dim=(0, 2), keepdim=True)
+    return ((branches - low) / (high - low).clamp(min=1e-12)).mean(dim=1)
+
+
+def branch_probabilities(branches: Tensor, emits: str = "logits") -> Tensor:
+    """Softmax (N, C) over the labels of the mean of the branches (N, branches, C)."""
+    mean = branches.mean(dim=1)
+    return (
+        mean.softmax(dim=-1) if emits == "logits" else mean / mean.sum(dim=-1, keepdim=True).clamp(min=1e-12)
+    )
 
 
 #: all that an online method remembers: tensors by name, so that it can be saved

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from mltta.backbone import Backbone, load_backbone
-from mltta.captions.base import CaptionBase, default_captions, label_captions
+from mltta.captions.base import CaptionBase, LabelledCaptions, default_captions, label_captions
 from mltta.labels import LabelSet
 from mltta.methods.base import Method, Problem, Teacher, method_class
 from mltta.prompts import DEFAULT_TEMPLATE
@@ -20,7 +20,7 @@ def create_method(
     *,
     template: str = DEFAULT_TEMPLATE,
     context: Tensor | None = None,
-    captions: CaptionBase | None = None,
+    captions: CaptionBase | LabelledCaptions | None = None,
     teacher: Backbone | str | None = None,
     preset: str = "paper",
     **options: Any,
@@ -34,7 +34,7 @@ def create_method(
         template: prompt with one {}; the words in front of it start the context.
         context: (M, W) vectors that replace those words.
         captions: a caption base of this backbone; by default the one that ships with the package. Labels that
-            no caption mentions get composed ones.
+            no caption mentions get composed ones. Or captions labelled already, for these labels.
         teacher: a second model for the methods that ask one (a backbone or its name), or "self".
         preset: "paper", or "released" for what the authors' code does differently.
         options: fields of the method's config.
@@ -45,7 +45,8 @@ def create_method(
     text = backbone.encode_labels(labels, template, context)
     labelled = None
     if cls.uses_captions:
-        labelled = label_captions(labels, backbone, captions or default_captions(backbone))
+        given = captions or default_captions(backbone)
+        labelled = given if isinstance(given, LabelledCaptions) else label_captions(labels, backbone, given)
     judge = make_teacher(teacher, backbone, labels, template) if cls.uses_teacher and teacher else None
     return cls(Problem(text, backbone.logit_scale, labelled, judge), config)
 

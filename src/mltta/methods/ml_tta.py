@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -87,6 +87,11 @@ class MLTTA(Method):
     def needs(self) -> tuple[ViewSpec, ...]:
         return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
 
+    @property
+    def prompts(self) -> list[str]:
+        """Which of the two prompts are on."""
+        return ["view"] * self.config.view_prompt + ["caption"] * self.config.caption_prompt
+
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c = self.config
         views = encoded.features(self.needs[0])  # (B, N, D)
@@ -102,11 +107,6 @@ class MLTTA(Method):
                 )
         text = self.text(torch.cat(contexts)).chunk(len(contexts))  # each (B, C, D)
         return {branch: self.logits(views[:, :1], text[i])[:, 0] for i, branch in enumerate(self.prompts)}
-
-    @property
-    def prompts(self) -> list[str]:
-        """Which of the two prompts are on."""
-        return ["view"] * self.config.view_prompt + ["caption"] * self.config.caption_prompt
 
     def retrieve(self, views: Tensor) -> Tensor:
         """Captions (B, N, K) of each view, nearest first."""
@@ -136,12 +136,6 @@ class MLTTA(Method):
             )
 
         return loss
-
-    def merge(self, branches: Mapping[str, Tensor]) -> Tensor:
-        if self.config.merge == "sum":
-            return super().merge(branches)
-        scaled = [(s - s.min()) / (s.max() - s.min()).clamp(min=1e-12) for s in branches.values()]
-        return torch.stack(scaled).mean(dim=0)
 
 
 def _first_of_each(ids: Tensor) -> Tensor:

@@ -1,0 +1,51 @@
+"""The command line: one file a command, or a few that belong together."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Annotated
+
+import typer
+
+from mltta.cli import cache, evaluate, lists, tag
+from mltta.errors import MlttaError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
+app.command("tag", help=tag.HELP)(tag.tag)
+app.command("eval", help=evaluate.EVAL_HELP)(evaluate.eval_)
+app.command("compare", help=evaluate.COMPARE_HELP)(evaluate.compare)
+app.add_typer(cache.app, name="cache")
+app.command("methods")(lists.methods)
+app.command("models")(lists.models)
+
+
+def show_version(asked: bool) -> None:
+    if asked:
+        from mltta import __version__
+
+        typer.echo(f"mltta {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Tag images with many labels at once, adapting a frozen CLIP-style model to every single image."""
+
+
+def main() -> None:
+    """Run the command line; our own errors become one line and exit code 2."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("mltta").setLevel(logging.INFO)
+    try:
+        app()
+    except MlttaError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(130)

@@ -1,0 +1,75 @@
+"""`mltta cache`: the features that evaluations keep."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at or remove the view features that `mltta eval` keeps on disk."
+)
+
+
+@app.command("list")
+def list_() -> None:
+    """List what is kept: model, views, images, size."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from mltta.evaluation.cache import feature_folder, list_stores
+
+    stores = list_stores()
+    table = Table("name", "model", "views", "AugMix", "seed", "precision", "images", "size")
+    for store in stores:
+        key, spec = store.key, store.spec
+        table.add_row(
+            store.folder.name,
+            key["model"],
+            str(spec.count),
+            "yes" if spec.augmix else "no",
+            str(key["seed"]),
+            key["arithmetic"],
+            f"{store.images:,}",
+            _size(store.size),
+        )
+    console = Console()
+    if stores:
+        console.print(table)
+    console.print(
+        f"{len(stores)} kinds of features, {_size(sum(s.size for s in stores))}, in {feature_folder()}",
+        soft_wrap=True,
+    )
+
+
+@app.command("clear")
+def clear(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME…", help="As `mltta cache list` shows them.")
+    ] = None,
+    all: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
+) -> None:
+    """Remove kept features: those named, or all."""
+    from mltta.errors import ConfigError
+    from mltta.evaluation.cache import clear as remove
+    from mltta.evaluation.cache import list_stores
+
+    stores = {store.folder.name: store for store in list_stores()}
+    unknown = [name for name in names or [] if name not in stores]
+    if unknown:
+        raise ConfigError(f"no features called {', '.join(unknown)}; `mltta cache list` shows what there is")
+    if not names and not all:
+        raise ConfigError("name what to remove, as `mltta cache list` shows it, or give --all")
+    chosen = [stores[name] for name in (stores if all else dict.fromkeys(names or []))]
+    freed = sum(store.size for store in chosen)
+    for store in chosen:
+        remove(store)
+    typer.echo(f"removed {len(chosen)} kinds of features, {_size(freed)}")
+
+
+def _size(size: float) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,218 @@
+"""`mltta eval` and `mltta compare`: methods measured on a dataset, and results side by side."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mltta.cli import options
+from mltta.cli.options import TableFormat
+
+if TYPE_CHECKING:
+    from mltta.data import Dataset
+    from mltta.evaluation.evaluate import Evaluation
+    from mltta.evaluation.results import Result
+
+EVAL_HELP = """Measure methods on a dataset: mAP with intervals, F1 of the label sets, time.
+
+**Examples**
+
+`mltta eval voc2012 --data VOCdevkit --method clip --method ml-tta`
+
+`mltta eval coco2017 --data coco --model ViT-B/16 --method tpt --method ml-tta --set views=32`
+
+`mltta eval folder --data photos --annotations labels.csv --method ml-tta`
+
+DATASET is voc2007, voc2012, coco2014, coco2017, nuswide, objects365, folder (your own images with a CSV or JSON
+Lines file of labels) or hf (a Hugging Face dataset).
+
+The views of an image are encoded once for all methods and kept (`mltta cache list`), so a second method or another
+setting costs no encoding. Stopped or killed, the same command goes on where it was. Results are written to
+`--out`, one folder a method; `mltta compare` reads them.
+
+**Exit code**: 0 all images measured, 1 some could not be read (they are named), 2 wrong usage.
+"""
+
+COMPARE_HELP = """Results of `mltta eval` side by side, with differences paired image by image.
+
+**Examples**
+
+`mltta compare results/`
+
+`mltta compare results/voc2012-val/*clip* results/voc2012-val/*ml-tta* --html page.html`
+
+Differences are to the first result given. Results of different datasets or models become tables of their own.
+"""
+
+
+class Difficult(str, Enum):
+    negative = "negative"
+    ignore = "ignore"
+
+
+class Unlabelled(str, Enum):
+    keep = "keep"
+    drop = "drop"
+
+
+def eval_(
+    dataset: Annotated[
+        str, typer.Argument(metavar="DATASET", help="voc2007, voc2012, coco2014, … or folder, hf.")
+    ],
+    data: Annotated[
+        str, typer.Option("--data", "-d", help="Folder of the dataset; for hf its name on the hub.")
+    ],
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="Give several to share one encoding; `mltta methods`."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Another split than the published one, e.g. train2017.")
+    ] = None,
+    annotations: Annotated[
+        Path | None,
+        typer.Option(help="For folder: the CSV or JSON Lines file; for objects365: the JSON file."),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option("--labels", "-l", help="For folder and hf: the label list, if not all labels seen."),
+    ] = None,
+    difficult: Annotated[
+        Difficult, typer.Option(help="VOC: pairs with difficult objects only count as absent, or not at all.")
+    ] = Difficult.negative,
+    unlabelled: Annotated[
+        Unlabelled | None, typer.Option(help="Images without any label; by default as the papers count them.")
+    ] = None,
+    first: Annotated[int | None, typer.Option(min=1, help="Only the first images.")] = None,
+    model: options.Model = None,
+    weights: options.Weights = None,
+    preset: options.Preset = "paper",
+    option: options.EverySettings = None,
+    config: options.ConfigFile = None,
+    captions: options.Captions = None,
+    template: options.Template = "a photo of a {}.",
+    teacher: options.Teacher = None,
+    orders: Annotated[
+        int, typer.Option(min=1, help="Online methods: how many orders of the images to measure.")
+    ] = 1,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of results.")] = Path("results"),
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no features.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier results of these methods.")] = False,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that decode and make views.")] = None,
+    draws: Annotated[int, typer.Option(min=2, help="Bootstrap samples behind the intervals.")] = 1000,
+    format: Annotated[TableFormat, typer.Option("--format", "-f", help="How to print.")] = TableFormat.text,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
+    quick_gelu: options.QuickGelu = None,
+    allow_torchscript: options.AllowTorchscript = False,
+) -> None:
+    from mltta.data import load_dataset
+    from mltta.evaluation.evaluate import evaluate
+    from mltta.evaluation.recipes import Recipe
+    from mltta.evaluation.summary import comparison, lines
+    from mltta.methods import method_class
+    from mltta.report.tables import render
+    from mltta.tagger import open_captions
+
+    names = method or ["clip", "ml-tta"]
+    chosen = options.settings_of(names, option or [], config)
+    recipes = []
+    for name in names:
+        online = method_class(name).online
+        for order in range(orders) if online and orders > 1 else (None,):
+            recipes.append(Recipe(name, chosen[name], preset, order=order))
+    images = load_dataset(
+        dataset,
+        data,
+        split=split,
+        annotations=annotations,
+        labels=labels,
+        difficult=difficult.value,
+        unlabelled=None if unlabelled is None else unlabelled.value,
+    )
+    typer.echo(images.summary(), err=True)
+    if first is not None:
+        images = images.select(slice(first))
+        typer.echo(f"the first {len(images):,} of them are measured", err=True)
+    backbone = options.open_backbone(model, weights, device, quick_gelu, allow_torchscript)
+    base = None if captions is None else open_captions(captions, backbone)
+    with options.progress() as bar:
+        task = bar.add_task("evaluating", total=len(images))
+        done = evaluate(
+            images,
+            backbone,
+            recipes,
+            out=out,
+            captions=base,
+            template=template,
+            teacher=teacher,
+            seed=seed,
+            cache=not no_cache,
+            batch_size=batch_size,
+            workers=workers,
+            fresh=fresh,
+            progress=lambda ready, total: bar.update(task, completed=ready, total=total),
+        )
+    found = lines(done.results, draws=draws)
+    for line in found:
+        for summary in line.summaries:
+            summary.save()
+    typer.echo(render(comparison(found), format.value))
+    for line_ in tell(done):
+        typer.echo(line_, err=True)
+    fail(done.results, images)
+
+
+def compare(
+    results: Annotated[
+        list[Path],
+        typer.Argument(metavar="RESULT…", help="Folders that `mltta eval` wrote, or that hold some."),
+    ],
+    format: Annotated[TableFormat, typer.Option("--format", "-f", help="How to print.")] = TableFormat.text,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write one self-contained page with plots here.")
+    ] = None,
+    draws: Annotated[int, typer.Option(min=2, help="Bootstrap samples behind the intervals.")] = 1000,
+) -> None:
+    from mltta.evaluation.page import comparison_page
+    from mltta.evaluation.results import find_results
+    from mltta.evaluation.summary import by_dataset, comparison, lines
+    from mltta.report.tables import render
+
+    groups = [lines(group, draws=draws) for group in by_dataset(find_results(results))]
+    for found in groups:
+        typer.echo(render(comparison(found), format.value))
+    if html is not None:
+        options.write_text(html, comparison_page(groups))
+        typer.echo(f"wrote {html}", err=True)
+
+
+def tell(done: Evaluation) -> list[str]:
+    """Where the time went and what was not done again, in sentences."""
+    counts = done.counts
+    said = [
+        f"{counts.encoded:,} images encoded in {counts.encode_seconds:.1f} s, {counts.cached:,} read from the cache; "
+        f"{done.seconds:.1f} s in all"
+    ]
+    said += [f"  {name}: {seconds:.1f} s beyond encoding" for name, seconds in done.adapt_seconds.items()]
+    said += [f"  {name}: {n:,} images were done before" for name, n in done.resumed.items() if n]
+    return said + [
+        f"results in {folder}" for folder in dict.fromkeys(str(r.folder.parent) for r in done.results)
+    ]
+
+
+def fail(results: list[Result], dataset: Dataset) -> None:
+    """Name the images that could not be read, and leave with code 1 if there are any."""
+    failed = {id: why for result in results for id, why in result.failed.items()}
+    if not failed:
+        return
+    typer.echo(f"{len(failed):,} of {len(dataset):,} images could not be read:", err=True)
+    for id, why in list(failed.items())[:20]:
+        typer.echo(f"  {id}: {why}", err=True)
+    if len(failed) > 20:
+        typer.echo(f"  and {len(failed) - 20:,} more, in summary.json", err=True)
+    raise typer.Exit(1)

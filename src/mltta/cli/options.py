@@ -1,0 +1,207 @@
+"""Options that several commands share, so that they are called and explained alike."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mltta.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from mltta.backbone import Backbone
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, or a folder."
+    ),
+]
+Weights = Annotated[str | None, typer.Option(help="A pretrained tag or a local weights file.")]
+Preset = Annotated[str, typer.Option(help="paper, or released for the authors' code.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="NAME=VALUE", help="A method's setting, e.g. views=16."),
+]
+EverySettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="NAME=VALUE",
+        help="A setting of every method that has it, e.g. views=16; or of one: ml-tta.views=16.",
+    ),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="YAML file with settings by method: `ml-tta: {views: 16}`.")
+]
+Teacher = Annotated[
+    str | None,
+    typer.Option(help="Second model for methods that ask one (rlcf), or self for the model itself."),
+]
+Captions = Annotated[
+    Path | None, typer.Option(help="A caption base, or a text file with one caption a line.")
+]
+Template = Annotated[str, typer.Option(help="Prompt with {} for the label.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")]
+Seed = Annotated[int, typer.Option(help="Chooses the random views.")]
+QuickGelu = Annotated[
+    bool | None, typer.Option("--quick-gelu/--no-quick-gelu", help="Activation of a local weights file.")
+]
+AllowTorchscript = Annotated[
+    bool,
+    typer.Option("--allow-torchscript", help="Open OpenAI's original .pt archive, which is a program."),
+]
+
+
+class TableFormat(str, Enum):
+    text = "text"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+    latex = "latex"
+
+
+def open_backbone(
+    model: str | None,
+    weights: str | None,
+    device: str,
+    quick_gelu: bool | None = None,
+    allow_torchscript: bool = False,
+) -> Backbone:
+    """The model that the options name, the embedded one when they name none."""
+    from mltta.backbone import load_backbone
+
+    return load_backbone(
+        model or (None if weights else "mini"),
+        weights,
+        device=device,
+        quick_gelu=quick_gelu,
+        allow_torchscript=allow_torchscript,
+    )
+
+
+def settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
+    """Turn NAME=VALUE pairs into the types of the method's config."""
+    from mltta.methods import method_class
+
+    defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(method_class(method).Config)}
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or name not in defaults:
+            raise ConfigError(
+                f"--set {pair}: {method} takes {', '.join(defaults) or 'no settings'}, as NAME=VALUE"
+            )
+        kind: Any = type(defaults[name])
+        try:
+            found[name] = _BOOLS[value.lower()] if kind is bool else kind(value)
+        except (ValueError, KeyError) as error:
+            wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+            raise ConfigError(f"--set {pair}: give {wanted}") from error
+    return found
+
+
+def settings_of(
+    methods: Sequence[str], pairs: Sequence[str], config: Path | None = None
+) -> dict[str, dict[str, Any]]:
+    """Settings of several methods: from a file, then from pairs, which go to every method that has the name."""
+    found = read_config(config, methods) if config is not None else {method: {} for method in methods}
+    for pair in pairs:
+        owner, dot, _ = pair.partition("=")[0].partition(".")
+        if dot and owner in methods:
+            found[owner] |= settings(owner, [pair.partition(".")[2]])
+            continue
+        name = owner.strip().replace("-", "_")
+        takers = [method for method in methods if name in _names(method)]
+        if not takers:
+            raise ConfigError(
+                f"--set {pair}: none of {', '.join(methods)} has this setting; see `mltta methods`"
+            )
+        for method in takers:
+            found[method] |= settings(method, [pair])
+    return found
+
+
+def read_config(path: Path, methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Settings by method from a YAML file; methods it does not name keep the paper's."""
+    import yaml
+
+    try:
+        held = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        raise ConfigError(f"no config file at {path}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} is not a YAML file that can be read: {error}") from error
+    if not isinstance(held, dict) or not all(
+        isinstance(value, (dict, type(None))) for value in held.values()
+    ):
+        raise ConfigError(f"{path}: give settings by method, such as `ml-tta: {{views: 16}}`")
+    unknown = [name for name in held if name not in methods]
+    if unknown:
+        raise ConfigError(
+            f"{path} has settings for {', '.join(map(str, unknown))}, but {', '.join(methods)} is run"
+        )
+    return {method: dict(held.get(method) or {}) for method in methods}
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file, or say why it cannot be."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _names(method: str) -> list[str]:
+    from mltta.methods import method_class
+
+    return [field.name for field in dataclasses.fields(method_class(method).Config)]
+
+
+_BOOLS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+def progress() -> Progress:
+    """A bar on the error stream, so that results can be piped."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:.1f}/s" if task.speed else "")
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=60)

@@ -1,0 +1,139 @@
+"""`mltta tag`: images in, labels out."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mltta.cli import options
+from mltta.errors import MlttaError
+
+
+class Format(str, Enum):
+    table = "table"
+    json = "json"
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+HELP = """Tag images and folders of images.
+
+**Examples**
+
+`mltta tag photo.jpg`
+
+`mltta tag photo.jpg --labels "dog, cat, sofa"`
+
+`mltta tag holidays/ --labels coco --format csv -o tags.csv`
+
+`mltta tag photo.jpg --labels my_labels.txt --top-k 5 --annotate out/`
+
+A label file has one label a line; `sofa | couch | settee` adds synonyms that captions may use.
+
+**Exit code**: 0 all images tagged, 1 some could not be read (they are listed), 2 wrong usage.
+"""
+
+
+def tag(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Images, or folders that hold some.")],
+    labels: Annotated[
+        str, typer.Option("--labels", "-l", help="coco, voc, nuswide, a label file, or 'dog, cat, sofa'.")
+    ] = "coco",
+    model: options.Model = None,
+    weights: options.Weights = None,
+    method: Annotated[str, typer.Option(help="How to adapt; `mltta methods` lists them.")] = "ml-tta",
+    preset: options.Preset = "paper",
+    option: options.Settings = None,
+    captions: options.Captions = None,
+    template: options.Template = "a photo of a {}.",
+    teacher: options.Teacher = None,
+    top_k: Annotated[
+        int | None, typer.Option(min=1, help="Show at most this many labels, best first.")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Show the labels that score at least this; with --top-k, both hold."),
+    ] = None,
+    format: Annotated[Format, typer.Option("--format", "-f", help="How to print.")] = Format.table,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write here instead of the screen.")
+    ] = None,
+    annotate: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also write each image with its label bars here.")
+    ] = None,
+    device: options.Device = "auto",
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once on a GPU.")] = None,
+    seed: options.Seed = 0,
+    quick_gelu: options.QuickGelu = None,
+    allow_torchscript: options.AllowTorchscript = False,
+) -> None:
+    from mltta.images import find_images
+    from mltta.tagger import Tagger
+    from mltta.writers import Writer
+
+    missing = [path for path in paths if not path.exists()]
+    if len(missing) < len(paths):  # what is there is tagged; what is not is listed with the rest that failed
+        paths = [path for path in paths if path not in missing]
+    files = find_images(paths)
+    if annotate is not None:
+        make_folder(annotate)
+    if not files:
+        raise MlttaError(f"no images in {', '.join(map(str, paths))}")
+    tagger = Tagger(
+        model or (None if weights else "mini"),
+        labels,
+        method=method,
+        weights=weights,
+        captions=captions,
+        template=template,
+        teacher=teacher,
+        preset=preset,
+        device=device,
+        batch_size=batch_size,
+        seed=seed,
+        quick_gelu=quick_gelu,
+        allow_torchscript=allow_torchscript,
+        **options.settings(method, option or []),
+    )
+    failed = [f"{path}: no such file or folder" for path in missing]
+    used: set[Path] = set()
+    with Writer(format.value, output, top_k, threshold) as writer, options.progress() as bar:
+        task = bar.add_task("tagging", total=len(files), visible=len(files) > 1)
+        for tags in tagger.stream(files):
+            writer.write(tags)
+            if tags.error is not None:
+                failed.append(tags.error)
+            elif annotate is not None:
+                save_picture(tags, annotate, used)
+            bar.advance(task)
+    if failed:
+        from rich.console import Console
+
+        err = Console(stderr=True, highlight=False)
+        err.print(f"[bold]{len(failed)} of {len(files) + len(missing)} could not be tagged:[/bold]")
+        for error in failed:
+            err.print(f"  {error}", markup=False, soft_wrap=True)
+        raise typer.Exit(1)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for pictures before any work is done, or say why it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MlttaError(f"{folder} cannot be used for pictures: {error.strerror}") from error
+
+
+def save_picture(tags: Any, folder: Path, used: set[Path]) -> None:
+    """Write an annotated copy under the image's own name; names that clash within a run get a number."""
+    from mltta.images import load_image
+    from mltta.picture import annotate
+
+    stem, n = Path(tags.image).stem, 1
+    while (target := folder / (f"{stem}.png" if n == 1 else f"{stem}-{n}.png")) in used:
+        n += 1
+    used.add(target)
+    annotate(load_image(tags.image), tags).save(target)

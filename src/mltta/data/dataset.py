@@ -1,0 +1,124 @@
+"""What every loader returns: the images of a benchmark, their ids and which labels each one carries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltta.errors import ConfigError, MlttaError
+from mltta.labels import LabelSet
+
+Unlabelled: TypeAlias = Literal["keep", "drop"]
+
+
+class DatasetError(MlttaError):
+    """A dataset that is not where or what it should be, and what to do about it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images with their labels, in a fixed order.
+
+    Args:
+        name: dataset and split, such as "voc2012-val".
+        labels: the labels, one a column of ``targets``.
+        ids: one id an image, all different.
+        images: whatever `mltta.images.load_image` takes, fetched only when indexed.
+        targets: (N, C): 1 present, 0 absent, -1 left out of the metrics.
+        published: number of images in the published split.
+        notes: the conventions applied, in words, with counts.
+    """
+
+    name: str
+    labels: LabelSet
+    ids: Sequence[str]
+    images: Sequence[Any]
+    targets: NDArray[np.int8]
+    published: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not belong together."""
+        if self.targets.shape != (len(self.ids), len(self.labels)) or len(self.images) != len(self.ids):
+            raise DatasetError(
+                f"{self.name}: {len(self.ids)} ids, {len(self.images)} images and {len(self.labels)} labels do not "
+                f"fit targets of shape {self.targets.shape}"
+            )
+        if not np.isin(self.targets, (-1, 0, 1)).all():
+            raise DatasetError(f"{self.name}: targets must be 1 (present), 0 (absent) or -1 (left out)")
+        if len(set(self.ids)) != len(self.ids):
+            seen: set[str] = set()
+            twice = next(i for i in self.ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
+            raise DatasetError(f"{self.name}: the image id {twice!r} occurs more than once")
+
+    def __len__(self) -> int:
+        """Count the images."""
+        return len(self.ids)
+
+    def select(self, indices: slice | Sequence[int] | NDArray[Any]) -> Dataset:
+        """Keep some of the images: ``select(slice(100))`` the first hundred, or a list of positions."""
+        if not isinstance(indices, slice):
+            indices = np.asarray(indices, dtype=None if len(indices) else np.intp)
+        kept = np.arange(len(self))[indices].tolist()
+        if kept == list(range(len(self))):
+            return self
+        images = self.images
+        return replace(
+            self,
+            ids=tuple(self.ids[i] for i in kept),
+            images=[images[i] for i in kept]
+            if isinstance(images, (list, tuple))
+            else Lazy(images.__getitem__, kept),
+            targets=self.targets[kept],
+            notes=(*self.notes, f"{len(kept):,} of these {len(self):,} images were chosen"),
+        )
+
+    def summary(self) -> str:
+        """Say in one sentence what is measured on."""
+        published = ""
+        if self.published is not None:
+            same = self.published == len(self)
+            published = " (as published)" if same else f" (published: {self.published:,})"
+        present = float((self.targets == 1).sum() / max(len(self), 1))
+        head = f"{self.name}: {len(self):,} images{published}, {len(self.labels)} labels, {present:.1f} labels an image"
+        return "; ".join((head, *self.notes))
+
+
+class Lazy(Sequence[Any]):
+    """A sequence whose items are fetched when they are asked for."""
+
+    def __init__(self, fetch: Callable[[int], Any], positions: Sequence[int]) -> None:
+        self._fetch, self._positions = fetch, positions
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> Lazy: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return Lazy(self._fetch, self._positions[index])
+        return self._fetch(self._positions[index])
+
+
+def settle_unlabelled(data: Dataset, unlabelled: Unlabelled) -> Dataset:
+    """Keep or drop the images that carry none of the labels, and note how many there are."""
+    if unlabelled not in ("keep", "drop"):
+        raise ConfigError(f"unlabelled={unlabelled!r} is neither 'keep' nor 'drop'")
+    labelled = (data.targets == 1).any(axis=1)
+    count = len(data) - int(labelled.sum())
+    if not count:
+        return data
+    if count == len(data):
+        raise DatasetError(
+            f"{data.name}: not one of its {count:,} images carries any of the {len(data.labels)} labels"
+        )
+    fate = "are left out" if unlabelled == "drop" else "count as negatives"
+    noted = replace(data, notes=(*data.notes, f"{count:,} images with none of the labels {fate}"))
+    return replace(noted.select(labelled), notes=noted.notes) if unlabelled == "drop" else noted

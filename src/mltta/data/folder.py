@@ -1,0 +1,197 @@
+"""The user's own images: a folder and a CSV or JSON Lines file that says which labels each image carries."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mltta.data.dataset import Dataset, DatasetError, Unlabelled, settle_unlabelled
+from mltta.data.layout import as_folder, given_file, missing, place_images, read_text
+from mltta.data.named import label_set, mark
+from mltta.labels import LabelSet, LabelSource
+
+_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")
+_IMAGE = ("image", "image_path", "file", "file_name", "filename", "path")
+_LABELS = ("labels", "label", "tags")
+_FLAGS = {"1": 1, "0": 0, "-1": -1, "1.0": 1, "0.0": 0, "-1.0": -1, "true": 1, "false": 0}
+_TREE = """labels.csv     with the columns image,labels and rows such as a.jpg,dog|traffic light
+or labels.jsonl   with lines such as {"image": "a.jpg", "labels": ["dog", "traffic light"]}
+a.jpg …        (or images/a.jpg)"""
+
+
+@dataclass
+class _Row:
+    """An annotated image: its line, its name, and its labels or one 1, 0 or -1 a label column."""
+
+    line: int
+    image: str
+    labels: Sequence[str] = ()
+    flags: Sequence[int] = ()
+
+
+def load_folder(
+    root: str | os.PathLike[str],
+    annotations: str | os.PathLike[str] | None = None,
+    labels: LabelSource | None = None,
+    unlabelled: Unlabelled = "keep",
+) -> Dataset:
+    """Read a folder of images with a file of labels, in the order of that file.
+
+    The file is UTF-8. A CSV file starts with a header: either ``image,labels`` with several labels separated by
+    ``|`` (where no row has one, by ``;`` or else by ``,`` in quotes), or ``image`` and one column a label with 1
+    (present), 0 (absent) or -1 (left out of the metrics). A JSON Lines file has one
+    ``{"image": "a.jpg", "labels": ["dog"]}`` a line. Images are looked for beside the file, in root and in
+    root/images.
+
+    Args:
+        root: the folder, or the label file itself.
+        annotations: the label file; labels.csv, labels.jsonl or the only such file in root unless given.
+        labels: the labels there are; all that occur, sorted, unless given.
+    """
+    given = Path(root).expanduser()
+    if annotations is None and given.is_file() and given.suffix.casefold() in _SUFFIXES:
+        root, annotations = given.absolute().parent, given
+    top = as_folder(root)
+    file = _find_file(top) if annotations is None else given_file(annotations, top)
+    name = f"folder-{top.absolute().name}"
+    chosen = None if labels is None else LabelSet.of(labels)
+    suffix = file.suffix.casefold()
+    if suffix not in _SUFFIXES:
+        hint = "; the dataset objects365 reads COCO's format" if suffix == ".json" else ""
+        raise DatasetError(f"{file} is neither a .csv nor a .jsonl file{hint}")
+    columns, rows = _read_csv(file) if suffix in (".csv", ".tsv") else ((), list(_read_jsonl(file)))
+    _refuse_repeats(file, rows)
+    if columns:
+        table = chosen or label_set(columns, str(file))
+        targets = np.array([row.flags for row in rows], dtype=np.int8)[:, _order(file, columns, table)]
+    else:
+        table, targets = mark([(f"line {row.line}", row.labels) for row in rows], chosen, str(file))
+    images = place_images(top, name, [file.parent, top, top / "images"], [row.image for row in rows])
+    left = int((targets == -1).sum())
+    notes = (f"{left:,} label–image pairs marked -1 are left out of the metrics",) if left else ()
+    data = Dataset(name, table, tuple(row.image for row in rows), images, targets, None, notes)
+    return settle_unlabelled(data, unlabelled)
+
+
+def _find_file(top: Path) -> Path:
+    """Find the label file: labels.csv, labels.jsonl, or the only one of its kind."""
+    files = sorted(file for file in top.iterdir() if file.suffix.casefold() in _SUFFIXES)
+    named = [file for file in files if file.stem.casefold() == "labels"] or files
+    if not named:
+        raise missing(top, "a file of labels", _TREE)
+    if len(named) > 1:
+        names = ", ".join(file.name for file in named)
+        raise DatasetError(f"{top} holds several label files, name one as annotations: {names}")
+    return named[0]
+
+
+def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
+    """Read a table: the label columns, none where labels are listed in one column, and the rows."""
+    text = read_text(file)
+    head = text.split("\n", 1)[0]
+    delimiter = next((mark for mark in ",;\t" if mark in head), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    header = [cell.strip() for cell in next(reader, [])]
+    plain = [cell.casefold() for cell in header]
+    image = next((plain.index(name) for name in _IMAGE if name in plain), None)
+    if image is None or len(header) < 2:
+        raise DatasetError(
+            f"{file}: its first line must name the columns, image,labels or image and one column a label, "
+            f"found {head.strip()!r}"
+        )
+    listed = next((plain.index(name) for name in _LABELS if name in plain), None)
+    try:
+        table = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+    except csv.Error as error:
+        raise DatasetError(f"{file}, line {reader.line_num}: not a readable table: {error}") from None
+    for line, cells in table:
+        if len(cells) != len(header):
+            hint = "" if listed is None else "; separate several labels by |"
+            raise DatasetError(
+                f"{file}, line {line}: {len(cells)} cells where the header has {len(header)}{hint}"
+            )
+    if listed is None:
+        labels = [(i, name) for i, name in enumerate(header) if i != image]
+        rows = [
+            _Row(
+                line,
+                _image(file, line, cells[image]),
+                flags=[_flag(file, line, n, cells[i]) for i, n in labels],
+            )
+            for line, cells in table
+        ]
+        return tuple(name for _, name in labels), rows
+    between = next((mark for mark in "|;" if any(mark in cells[listed] for _, cells in table)), ",")
+    return (), [
+        _Row(
+            line,
+            _image(file, line, cells[image]),
+            [n for n in map(str.strip, cells[listed].split(between)) if n],
+        )
+        for line, cells in table
+    ]
+
+
+def _read_jsonl(file: Path) -> Iterator[_Row]:
+    """Read one object a line."""
+    for line, text in enumerate(read_text(file).split("\n"), start=1):
+        if not text.strip():
+            continue
+        try:
+            entry = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise DatasetError(f"{file}, line {line}: not valid JSON: {error.msg}") from None
+        image = (
+            next((entry[key] for key in _IMAGE if key in entry), None) if isinstance(entry, dict) else None
+        )
+        labels = next((entry[key] for key in _LABELS if key in entry), None) if image is not None else None
+        if (
+            not isinstance(image, str)
+            or not isinstance(labels, list)
+            or not all(isinstance(n, str) for n in labels)
+        ):
+            raise DatasetError(
+                f'{file}, line {line}: expected {{"image": "a.jpg", "labels": ["dog", "cat"]}}, found {text.strip()!r}'
+            )
+        yield _Row(line, _image(file, line, image), [n for n in map(str.strip, labels) if n])
+
+
+def _order(file: Path, columns: Sequence[str], labels: LabelSet) -> list[int]:
+    """Say which label column belongs to each label."""
+    _, places = mark([(f"column {column!r}", [column]) for column in columns], labels, str(file))
+    for name, count in zip(labels.names, places.sum(axis=0), strict=True):
+        if count != 1:
+            raise DatasetError(f"{file} has {count or 'no'} columns for the label {name!r}, it needs one")
+    return [int(column) for column in places.argmax(axis=0)]
+
+
+def _image(file: Path, line: int, name: str) -> str:
+    """Tidy the name of an image; tables made on Windows have backslashes."""
+    if not name.strip():
+        raise DatasetError(f"{file}, line {line}: names no image")
+    return name.strip().replace("\\", "/")
+
+
+def _flag(file: Path, line: int, label: str, cell: str) -> int:
+    value = _FLAGS.get(cell.strip().casefold())
+    if value is None:
+        raise DatasetError(f"{file}, line {line}, column {label!r}: expected 1, 0 or -1, found {cell!r}")
+    return value
+
+
+def _refuse_repeats(file: Path, rows: Sequence[_Row]) -> None:
+    if not rows:
+        raise DatasetError(f"{file} lists no images")
+    first: dict[str, int] = {}
+    for row in rows:
+        if first.setdefault(row.image, row.line) != row.line:
+            raise DatasetError(
+                f"{file}: lines {first[row.image]} and {row.line} list the same image, {row.image}"
+            )

@@ -1,0 +1,191 @@
+"""Hugging Face datasets: a split on the hub or on disk, its columns found by their types."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mltta.data.dataset import Dataset, DatasetError, Lazy, Unlabelled, settle_unlabelled
+from mltta.data.named import label_set, mark
+from mltta.errors import ConfigError
+from mltta.labels import LabelSet, LabelSource
+
+_NAMES = ("labels", "label", "tags", "classes", "categories", "category", "category_id")
+
+
+def load_hf(
+    root: str | os.PathLike[str],
+    split: str | None = None,
+    labels: LabelSource | None = None,
+    config: str | None = None,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    unlabelled: Unlabelled = "keep",
+) -> Dataset:
+    """Read a split that `datasets` can load, in its order; ids are row numbers, images are read when asked for.
+
+    Args:
+        root: a name on the hub, or a folder that `load_from_disk` or `load_dataset` takes.
+        split: needed where there are several.
+        labels: the labels there are; needed where labels are numbers without names.
+        config: the configuration, for datasets that have several.
+        image_column: the only column of images unless given.
+        label_column: a column of label lists, or "objects.category" for a field of objects; found by type unless
+            given.
+    """
+    rows, split = _open(root, split, config)
+    name = re.sub(r"[^\w.-]+", "-", f"hf-{Path(root).absolute().name}-{split}")
+    images, labelled = _image_column(rows, image_column), label_column or _label_column(rows)
+    column, _, field = labelled.partition(".")
+    if column not in rows.features:
+        raise ConfigError(f"{name} has no column {column!r}; {_columns(rows)}")
+    if not len(rows):
+        raise DatasetError(f"{name} holds no rows")
+    kind = _leaf(rows.features[column], field)
+    if kind is None:
+        raise ConfigError(f"{name}: {labelled!r} holds no labels by name or number; {_columns(rows)}")
+    values = [_flat(row[column], field) for row in rows.select_columns([column])]
+    classes: list[str] | None = getattr(kind, "names", None)
+    chosen = LabelSet.of(labels) if labels is not None else label_set(classes, name) if classes else None
+    notes: tuple[str, ...] = ()
+    if not all(isinstance(label, str) for row in values for label in row):
+        order = classes or (chosen.names if chosen else None)
+        if order is None:
+            raise ConfigError(f"{name}: its labels are numbers without names, give the labels in their order")
+        # Classes are positions by definition; other numbers may as well be one 0 or 1 a label.
+        if not classes and not field and all(len(row) == len(order) and set(row) <= {0, 1} for row in values):
+            values = [[i for i, flag in enumerate(row) if flag] for row in values]
+            notes = ("its labels are read as one 0 or 1 a label",)
+        values = _spell(values, order, name)
+    table, targets = mark([(f"row {i}", row) for i, row in enumerate(values)], chosen, name)
+    pictures = Lazy(_Encoded(rows, images), range(len(values)))
+    ids = tuple(map(str, range(len(values))))
+    return settle_unlabelled(Dataset(name, table, ids, pictures, targets, None, notes), unlabelled)
+
+
+class _Encoded:
+    """Fetches a row's image as the bytes of its file or as a path; decoding is left to load_image."""
+
+    def __init__(self, rows: Any, column: str) -> None:
+        from datasets import Image
+
+        self._rows = rows.select_columns([column]).cast_column(column, Image(decode=False))
+        self._column = column
+
+    def __call__(self, row: int) -> bytes | Path:
+        cell = self._rows[row][self._column] or {}
+        if cell.get("bytes") is None and cell.get("path"):
+            return Path(cell["path"])
+        return bytes(cell.get("bytes") or b"")
+
+
+def _open(root: str | os.PathLike[str], split: str | None, config: str | None) -> tuple[Any, str]:
+    """Load the split, from disk where there is such a folder, else from the hub."""
+    try:
+        import datasets
+    except ImportError:
+        raise ConfigError(
+            "reading Hugging Face datasets needs the package datasets: pip install mltta[datasets]"
+        ) from None
+    source, folder = os.fspath(root), Path(root).expanduser()
+    saved = any((folder / file).is_file() for file in ("dataset_info.json", "dataset_dict.json"))
+    try:
+        if saved:
+            loaded = datasets.load_from_disk(str(folder))
+        else:
+            loaded = datasets.load_dataset(str(folder) if folder.exists() else source, config, split=split)
+    except Exception as error:  # the hub, the network and the parsers raise almost anything
+        reason = (next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(". ")
+        raise DatasetError(
+            f"the Hugging Face dataset {source!r} cannot be loaded: {reason}. Check its name, split and configuration "
+            f"and the connection, or give a folder written by save_to_disk."
+        ) from None
+    if isinstance(loaded, dict):
+        if split is None and len(loaded) == 1:
+            split = next(iter(loaded))
+        if split not in loaded:
+            which = "several splits" if split is None else f"no split {split!r}"
+            raise ConfigError(f"{source} has {which}; name one of {', '.join(loaded)}")
+        loaded = loaded[split]
+    elif saved and split is not None and loaded.split is not None and str(loaded.split) != split:
+        raise ConfigError(f"{source} holds the split {loaded.split} only, not {split!r}")
+    return loaded, split or str(loaded.split or "all")
+
+
+def _image_column(rows: Any, given: str | None) -> str:
+    from datasets import Image
+
+    if given is not None and given not in rows.features:
+        raise ConfigError(f"there is no image column {given!r}; {_columns(rows)}")
+    found = [given] if given else [name for name, kind in rows.features.items() if isinstance(kind, Image)]
+    if len(found) != 1:
+        many = "several columns hold" if found else "no column holds"
+        raise ConfigError(f"{many} images, name one as image_column; {_columns(rows)}")
+    return found[0]
+
+
+def _label_column(rows: Any) -> str:
+    """Choose the column of labels: lists of named classes, then objects with a class, then what is called labels."""
+    features = rows.features
+    leaves = {name: _leaf(kind) for name, kind in features.items()}
+    lists = [name for name, kind in features.items() if _inside(kind) is not None]
+    ranks = (
+        [name for name in lists if hasattr(leaves[name], "names")],
+        [f"{name}.{field}" for name, kind in features.items() if (field := _field(kind))],
+        [name for name in lists if name in _NAMES and leaves[name]],
+        [name for name in features if name not in lists and hasattr(leaves[name], "names")],
+    )
+    for found in ranks:
+        named = [name for name in found if name in _NAMES]
+        if len(found) == 1 or len(named) == 1:
+            return (named or found)[0]
+    raise ConfigError(f"no column is plainly the one of labels, name it as label_column; {_columns(rows)}")
+
+
+def _inside(kind: Any) -> Any:
+    """Return what a list feature holds; None for a feature that is no list."""
+    return kind[0] if isinstance(kind, list) else getattr(kind, "feature", None)
+
+
+def _field(kind: Any) -> str | None:
+    """Return the field of an object feature that is called as labels are."""
+    return next((field for field in _NAMES if _leaf(kind, field)), None)
+
+
+def _leaf(kind: Any, field: str = "") -> Any:
+    """Return the classes, strings or whole numbers below lists and, with a field, below objects; else None."""
+    inner = field
+    while isinstance(kind, dict) or _inside(kind) is not None:
+        if isinstance(kind, dict):
+            kind, inner = kind.get(inner), ""
+        else:
+            kind = _inside(kind)
+    fitting = hasattr(kind, "names") or re.match(
+        r"u?int|bool|(large_)?string", str(getattr(kind, "dtype", ""))
+    )
+    return kind if fitting and not inner else None
+
+
+def _flat(value: Any, field: str) -> list[Any]:
+    """List a row's labels, whether it holds one, a list, or objects with a field."""
+    if isinstance(value, dict):
+        return _flat(value.get(field), field)
+    if isinstance(value, (list, tuple)):
+        return [label for item in value for label in _flat(item, field)]
+    return [] if value is None or value == "" else [value]
+
+
+def _spell(values: list[list[Any]], order: Sequence[str], source: str) -> list[list[str]]:
+    """Turn positions into label names."""
+    for i, row in enumerate(values):
+        for label in row:
+            if not isinstance(label, int) or not 0 <= label < len(order):
+                raise DatasetError(f"{source}, row {i}: {label!r} is no position in {len(order)} labels")
+    return [[order[label] for label in row] for row in values]
+
+
+def _columns(rows: Any) -> str:
+    return f"its columns are {', '.join(rows.features)}"

@@ -1,0 +1,161 @@
+"""Where the files of a dataset lie: finding them, and saying what is missing when they are not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from mltta.data.dataset import DatasetError
+
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".rar")
+_SAMPLE = 200  # images looked for when a dataset is opened: enough to tell, whatever its size
+
+
+def as_folder(root: str | os.PathLike[str]) -> Path:
+    """Return the folder a user named, or say why it is none."""
+    top = Path(root).expanduser()
+    if top.is_dir():
+        return top
+    if top.is_file():
+        todo = "extract it and give the folder" if _is_archive(top.name) else "give the folder it lies in"
+        raise DatasetError(f"{top} is a file, not a folder: {todo}")
+    raise DatasetError(f"there is no folder {top}: check the spelling of the path")
+
+
+def given_file(file: str | os.PathLike[str], root: Path) -> Path:
+    """Return the file a user named, as it stands or inside the root."""
+    path = Path(file).expanduser()
+    for place in (path, root / path):
+        if place.is_file():
+            return place
+    raise DatasetError(f"there is no annotation file {path}: check the spelling of the path")
+
+
+def locate(root: Path, marker: str, places: Sequence[str] = (".",), inner: Sequence[str] = ()) -> Path | None:
+    """Find the one folder that holds `marker`: root/place, the same one level deeper, or above an inner folder.
+
+    Args:
+        places: folders to try below the root, first match wins.
+        inner: names of folders inside the dataset; when the root is one of them, its parents are tried too.
+    """
+    above, top = [], root.absolute()
+    while top.name in inner:
+        top = top.parent
+        above.append(top)
+    for base in (*(root / place for place in places), *above):
+        if (base / marker).exists():
+            return base
+    deeper = [child / place for child in _folders(root) for place in places]
+    found = [base for base in deeper if (base / marker).exists()]
+    return found[0] if len(found) == 1 else None
+
+
+def missing(root: Path, what: str, expected: str, hint: str = "") -> DatasetError:
+    """Build the error for a folder that does not hold a dataset: the tree it should hold, and what it holds."""
+    lines = [
+        f"{what} was not found in {root}. Expected there:",
+        *(f"    {line}" for line in expected.splitlines()),
+    ]
+    lines += ["Found there:", *(f"    {line}" for line in _listing(root))]
+    return DatasetError("\n".join(lines) + unextracted(root) + (f"\n{hint}" if hint else ""))
+
+
+def unextracted(*folders: Path) -> str:
+    """Name the archives that lie in these folders or one level deeper, as the end of a message."""
+    found: dict[Path, str] = {}
+    for folder in folders:
+        for place in (folder, *_folders(folder)):
+            for name in filter(_is_archive, _names(place)):
+                found.setdefault((place / name).absolute(), str((place / name).relative_to(folder)))
+    return "".join(f"\n{name} is there but not extracted." for name in islice(found.values(), 5))
+
+
+def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[str]) -> list[Path]:
+    """Turn the names a dataset lists into paths, trying a sample in each base folder.
+
+    A name is looked for as it stands, then without its first folder, its first two, and so on; what finds most of
+    the sample is used for all. When most of the sample is nowhere, the images are not there, and that is an error.
+    """
+    bases = list(dict.fromkeys(bases))
+    relative = [name.replace("\\", "/") for name in names]
+    if not relative:
+        raise DatasetError(f"{what} lists no images")
+    sample = relative[:: -(-len(relative) // _SAMPLE)]
+    depth, listed = 1 + max(name.count("/") for name in sample), len(set(relative))
+    # An end that two names share could show the wrong picture.
+    cuts = [
+        cut for cut in range(depth) if not cut or len({_without(name, cut) for name in relative}) == listed
+    ]
+    best, most = (bases[0], 0), -1
+    for cut, base in ((cut, base) for cut in cuts for base in bases):
+        hits = sum((base / _without(name, cut)).is_file() for name in sample)
+        if hits > most:
+            best, most = (base, cut), hits
+        if hits == len(sample):
+            break
+    base, cut = best
+    paths = [base / _without(name, cut) for name in relative]
+    if 2 * most < len(sample):
+        lost = next(path for path in paths if not path.is_file())
+        where = " or ".join(map(str, bases[:2]))
+        raise DatasetError(
+            f"{what}: {len(sample) - most} of {len(sample)} listed images looked for are missing, such as {lost}. "
+            f"Extract the images into {where}." + unextracted(root, *bases)
+        )
+    return paths
+
+
+def read_text(file: Path) -> str:
+    """Read UTF-8 text with any line ends, with or without a byte order mark."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise DatasetError(f"{file} is missing" + unextracted(file.parent)) from None
+    except UnicodeDecodeError:
+        raise DatasetError(
+            f"{file} is not UTF-8 text: save it in that encoding, or download it again"
+        ) from None
+    except OSError as error:
+        raise DatasetError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def read_lines(file: Path) -> list[tuple[int, str]]:
+    """Return the lines that are not blank, each with its number."""
+    lines = ((number, line.strip()) for number, line in enumerate(read_text(file).split("\n"), start=1))
+    return [(number, line) for number, line in lines if line]
+
+
+def _without(name: str, folders: int) -> str:
+    """Drop the first folders of a path, never the file itself."""
+    return name.split("/", folders)[-1]
+
+
+def _is_archive(name: str) -> bool:
+    return name.casefold().endswith(_ARCHIVES)
+
+
+def _names(folder: Path) -> list[str]:
+    """Sorted names in a folder, of a huge one only some; none where it cannot be read."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in islice(entries, 5000) if not entry.name.startswith("."))
+    except OSError:
+        return []
+
+
+def _folders(folder: Path) -> list[Path]:
+    return [folder / name for name in _names(folder) if (folder / name).is_dir()]
+
+
+def _listing(folder: Path, shown: int = 12) -> list[str]:
+    """A folder's contents, one entry a line, with a few names from the folders inside."""
+    lines = []
+    for name in (names := _names(folder))[:shown]:
+        inside = _names(folder / name)
+        some = f": {', '.join(inside[:4])}{', …' if len(inside) > 4 else ''}" if inside else ""
+        lines.append(f"{name}/{some}" if (folder / name).is_dir() else name)
+    if len(names) > shown:
+        lines.append(f"… and {len(names) - shown:,} more")
+    return lines or ["nothing"]

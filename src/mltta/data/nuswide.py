@@ -1,0 +1,83 @@
+"""NUS-WIDE: an image list, one file of zeros and ones a concept, and the images of Flickr."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltta.data.dataset import Dataset, DatasetError, Unlabelled, settle_unlabelled
+from mltta.data.layout import as_folder, locate, missing, place_images, read_lines, unextracted
+from mltta.labels import LabelSet
+
+# With and without the test images that carry none of the 81 concepts.
+PUBLISHED = {("test", "drop"): 83898, ("test", "keep"): 107859, ("train", "keep"): 161789}
+_INNER = ("ImageList", "TrainTestLabels", "Groundtruth", "ConceptsList", "Flickr", "images")
+_TREE = """ImageList/{split}Imagelist.txt
+Groundtruth/TrainTestLabels/Labels_<concept>_{split}.txt (or TrainTestLabels/…), 81 of them
+Flickr/<folder>/*.jpg (or images/<folder>/*.jpg)"""
+
+
+def load_nuswide(
+    root: str | os.PathLike[str], split: str = "test", unlabelled: Unlabelled = "drop"
+) -> Dataset:
+    """Read NUS-WIDE with its 81 concepts, images in the order of the official list.
+
+    Args:
+        split: "test" or "train".
+        unlabelled: "drop" leaves out the images that carry none of the concepts, as in the published numbers.
+    """
+    top, part = as_folder(root), split.capitalize()
+    list_file, labels = _find_list(top, part), LabelSet.load("nuswide")
+    home = list_file.parent.parent if list_file.parent.name == "ImageList" else list_file.parent
+    names = _read_list(list_file)
+    folder = _find_label_folder(home, part)
+    columns = [_read_concept(folder / f"Labels_{n}_{part}.txt", list_file, len(names)) for n in labels.names]
+    bases = [home / "Flickr", home / "images", home, home / "Flickr" / "Flickr"]
+    images = place_images(home, f"nuswide-{split}", bases, names)
+    published = PUBLISHED.get((split, unlabelled))
+    data = Dataset(f"nuswide-{split}", labels, tuple(names), images, np.stack(columns, axis=1), published)
+    return settle_unlabelled(data, unlabelled)
+
+
+def _find_list(top: Path, part: str) -> Path:
+    for marker in (f"ImageList/{part}Imagelist.txt", f"{part}Imagelist.txt"):
+        base = locate(top, marker, inner=_INNER)
+        if base is not None:
+            return base / marker
+    raise missing(top, f"the {part.lower()} split of NUS-WIDE", _TREE.format(split=part))
+
+
+def _find_label_folder(home: Path, part: str) -> Path:
+    for folder in ("TrainTestLabels", "Groundtruth/TrainTestLabels", "Groundtruth", "."):
+        if next((home / folder).glob(f"Labels_*_{part}.txt"), None):
+            return home / folder
+    raise missing(home, f"the labels of NUS-WIDE's {part.lower()} split", _TREE.format(split=part))
+
+
+def _read_list(file: Path) -> list[str]:
+    """Read the listed images; the official lists have backslashes and Windows line ends."""
+    first: dict[str, int] = {}
+    for number, line in read_lines(file):
+        name = line.replace("\\", "/")
+        if first.setdefault(name, number) != number:
+            raise DatasetError(f"{file}: lines {first[name]} and {number} list the same image, {name}")
+    if not first:
+        raise DatasetError(f"{file} is empty: extract it again")
+    return list(first)
+
+
+def _read_concept(file: Path, list_file: Path, count: int) -> NDArray[np.int8]:
+    """Read one 0 or 1 a listed image."""
+    if not file.is_file():
+        raise DatasetError(f"{file} is missing, so its concept has no labels" + unextracted(file.parent))
+    # Bytes, since 81 files of 107,859 lines take seconds as text.
+    values = file.read_bytes().removeprefix(b"\xef\xbb\xbf").split()
+    if not set(values) <= {b"0", b"1"}:
+        number, line = next((n, line) for n, line in read_lines(file) if line not in ("0", "1"))
+        raise DatasetError(f"{file}, line {number}: expected 0 or 1, found {line!r}")
+    if len(values) != count:
+        raise DatasetError(f"{file} has {len(values):,} lines, but {list_file} lists {count:,} images")
+    return np.asarray(np.array(values, dtype="S1") == b"1", dtype=np.int8)

@@ -1,0 +1,280 @@
+"""Stream a dataset through one or many methods: every image encoded once, results written as they come."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mltta.backbone import Backbone
+from mltta.captions.base import CaptionBase, LabelledCaptions, default_captions, label_captions
+from mltta.data import Dataset
+from mltta.encode import Encoded, union
+from mltta.errors import ConfigError
+from mltta.evaluation.cache import FeatureCache
+from mltta.evaluation.recipes import Recipe, Setting
+from mltta.evaluation.results import Record, Result, ResultWriter, run_name, to_record
+from mltta.evaluation.stream import Counts, Item, feature_stream, to_encoded
+from mltta.methods.base import Method, OnlineMethod, State
+from mltta.presence import Presence
+from mltta.prompts import DEFAULT_TEMPLATE
+from mltta.views import ViewSpec
+
+# An online method's memory is kept this often; a kill costs at most so many images, whose features are kept.
+IMAGES_A_STATE = 256
+
+#: branches (1, C) of one image, and which labels it shows (C,)
+Answer = tuple[dict[str, Tensor], Tensor]
+
+
+@dataclass
+class Evaluation:
+    """What came out: one result a recipe, in their order, and where the time went."""
+
+    results: list[Result]
+    counts: Counts
+    #: the whole call, and what each recipe took of it beyond encoding
+    seconds: float = 0.0
+    adapt_seconds: dict[str, float] = field(default_factory=dict)
+    #: images that were finished before this call, by recipe
+    resumed: dict[str, int] = field(default_factory=dict)
+
+
+def evaluate(
+    dataset: Dataset,
+    backbone: Backbone,
+    recipes: Sequence[Recipe | str],
+    *,
+    out: str | Path,
+    captions: CaptionBase | None = None,
+    template: str = DEFAULT_TEMPLATE,
+    context: Tensor | None = None,
+    teacher: Backbone | str | None = None,
+    seed: int = 0,
+    cache: bool | str | Path = True,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    fresh: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Measure methods on a dataset.
+
+    Images that a recipe finished in an earlier, perhaps killed, call are not done again; features are encoded once
+    for all recipes and kept. On the CPU every image is adapted alone, so the scores of episodic methods never
+    depend, to the last bit, on batch size, workers or the order of the images.
+
+    Args:
+        recipes: methods with their settings; a plain name takes the paper's.
+        out: folder of results; each recipe gets its own inside.
+        captions: a caption base of this backbone, by default the one that ships.
+        teacher: a second model for the methods that ask one, or "self".
+        cache: keep features in the user's cache folder, in the folder given, or not at all.
+        batch_size: images at once; what a kill can lose.
+        workers: processes that decode images and make views.
+        fresh: forget earlier results of these recipes.
+        progress: called with images done and images to do.
+    """
+    start = time.perf_counter()
+    chosen = [Recipe(recipe) if isinstance(recipe, str) else recipe for recipe in recipes]
+    if not chosen:
+        raise ConfigError("give at least one method")
+    if not len(dataset):
+        raise ConfigError(f"{dataset.name} has no images")
+    base = captions if captions is not None else default_captions(backbone)
+    labelled = label_captions(dataset.labels, backbone, base)
+    setting = Setting(dataset, backbone, base, template, context, teacher, seed)
+    methods = [
+        setting.method(recipe, labelled) for recipe in chosen
+    ]  # wrong settings end here, before any work
+    with ExitStack() as stack:
+        runs: dict[Path, _Run] = {}
+        folders = []
+        for recipe, method in zip(chosen, methods, strict=True):
+            about = setting.describe(recipe, method)
+            folder = Path(out) / dataset.name / f"{_slug(about)}-{run_name(about)}"
+            folders.append(folder)
+            if folder not in runs:  # two recipes may come to the same settings
+                runs[folder] = _open(folder, setting, recipe, method, fresh)
+                stack.callback(runs[folder].writer.close)
+        pool = stack.enter_context(_threads()) if backbone.device.type == "cpu" else None
+        scorer = _Scorer(setting, _Judge(labelled, backbone.logit_scale), pool)
+        done = Evaluation([], Counts(), resumed={run.recipe.key: run.writer.resumed for run in runs.values()})
+        for group in _passes(list(runs.values())):
+            _pass(scorer, group, cache, batch_size, workers, done, progress)
+    done.results = [Result(folder) for folder in folders]
+    done.seconds = time.perf_counter() - start
+    return done
+
+
+@dataclass
+class _Run:
+    """A recipe under way; an online one carries its memory."""
+
+    recipe: Recipe
+    method: Method
+    writer: ResultWriter
+    state: State | None = None
+
+
+def _open(folder: Path, setting: Setting, recipe: Recipe, method: Method, fresh: bool) -> _Run:
+    """A recipe with the records of an earlier call that it can go on from."""
+    if fresh:
+        shutil.rmtree(folder, ignore_errors=True)
+    about = setting.describe(recipe, method)
+    writer = ResultWriter(folder, about, setting.dataset.targets, len(method.prompts))
+    run = _Run(recipe, method, writer)
+    if isinstance(method, OnlineMethod):
+        start = method.start()
+        kept = run.writer.load_state()
+        run.state = start if kept is None else {k: v.to(start[k].device) for k, v in kept.items()}
+    return run
+
+
+def _passes(runs: Sequence[_Run]) -> Iterator[list[_Run]]:
+    """Runs that can share a pass over the images: those that want them in the same order."""
+    orders: dict[int | None, list[_Run]] = {}
+    for run in runs:
+        orders.setdefault(run.recipe.order if run.method.online else None, []).append(run)
+    yield from orders.values()
+
+
+def _pass(
+    scorer: _Scorer,
+    runs: Sequence[_Run],
+    cache: bool | str | Path,
+    batch_size: int | None,
+    workers: int | None,
+    done: Evaluation,
+    progress: Callable[[int, int], None] | None,
+) -> None:
+    """Bring every run of a group to its end, encoding each image at most once."""
+    dataset, backbone, seed = scorer.setting.dataset, scorer.setting.backbone, scorer.setting.seed
+    order = next((run.recipe.order for run in runs if run.method.online), None)
+    places = np.arange(len(dataset))
+    if order is not None:
+        places = np.random.default_rng(order).permutation(len(dataset))
+    finished = np.logical_and.reduce([run.writer.done for run in runs])
+    todo = places[~finished[places]]
+    folder = None if isinstance(cache, bool) else Path(cache)
+    specs = union(spec for run in runs for spec in run.method.needs)
+    on_cpu, cores = backbone.device.type == "cpu", os.cpu_count() or 1
+    ready = len(dataset) - len(todo)
+    for items in feature_stream(
+        dataset,
+        todo,
+        backbone,
+        [FeatureCache(backbone, spec, seed, folder) for spec in specs],
+        keep=cache is not False,
+        seed=seed,
+        batch_size=batch_size or (8 if on_cpu else 32),
+        workers=workers if workers is not None else min(16, cores // 4 if on_cpu else cores),
+        counts=done.counts,
+    ):
+        for run in runs:
+            own = [item for item in items if not run.writer.done[item.index]]
+            if own:
+                seconds = scorer.score(run, own)
+                done.adapt_seconds[run.recipe.key] = done.adapt_seconds.get(run.recipe.key, 0.0) + seconds
+        scorer.judge.forget()
+        ready += len(items)
+        if progress is not None:
+            progress(ready, len(dataset))
+    for run in runs:
+        if run.state is not None:
+            run.writer.save_state(run.state)
+
+
+class _Scorer:
+    """Scores images with a method and writes what comes out."""
+
+    def __init__(self, setting: Setting, judge: _Judge, pool: ThreadPoolExecutor | None):
+        self.setting, self.judge, self.pool = setting, judge, pool
+
+    def score(self, run: _Run, items: Sequence[Item]) -> float:
+        """Append one record for each image; seconds the scoring took."""
+        start = time.perf_counter()
+        good = [item for item in items if item.error is None]
+        answers = iter(self._answers(run, good))
+        seconds = time.perf_counter() - start
+        ms, ids = 1000 * seconds / max(1, len(good)), self.setting.dataset.ids
+        records = [
+            Record(item.index, ids[item.index], error=item.error)
+            if item.error is not None
+            else to_record(item.index, ids[item.index], *next(answers), ms)
+            for item in items
+        ]
+        before = run.writer.count
+        run.writer.write(records)
+        if run.state is not None and run.writer.count // IMAGES_A_STATE > before // IMAGES_A_STATE:
+            run.writer.save_state(run.state)
+        return seconds
+
+    def _answers(self, run: _Run, items: Sequence[Item]) -> list[Answer]:
+        method = run.method
+        if isinstance(method, OnlineMethod):
+            return [self._step(run, method, item) for item in items]
+        if self.pool is not None:
+            return list(self.pool.map(lambda item: self._together(method, [item])[0], items))
+        return self._together(method, items) if items else []
+
+    def _step(self, run: _Run, method: OnlineMethod, item: Item) -> Answer:
+        assert run.state is not None
+        encoded = self._encoded([item])
+        branches, run.state = method.step(run.state, encoded)
+        return branches, self.judge(method, [item.index], encoded, branches)[0]
+
+    def _together(self, method: Method, items: Sequence[Item]) -> list[Answer]:
+        encoded = self._encoded(items)
+        branches = method.branches(encoded)
+        shown = self.judge(method, [item.index for item in items], encoded, branches)
+        return [({k: v[i : i + 1] for k, v in branches.items()}, shown[i]) for i in range(len(items))]
+
+    def _encoded(self, items: Sequence[Item]) -> Encoded:
+        return to_encoded(items, self.setting.dataset, self.setting.backbone, self.setting.seed)
+
+
+class _Judge:
+    """Says which labels an image shows; votes are counted once for the methods that look at the same views."""
+
+    def __init__(self, captions: LabelledCaptions, logit_scale: float):
+        self.rule, self.captions, self.logit_scale = Presence(), captions, logit_scale
+        self._votes: dict[tuple[ViewSpec, int], Tensor] = {}
+
+    def forget(self) -> None:
+        """Drop the votes of images that are done."""
+        self._votes.clear()
+
+    def __call__(
+        self, method: Method, images: Sequence[int], encoded: Encoded, branches: Mapping[str, Tensor]
+    ) -> Tensor:
+        """Boolean (B, C), on the CPU."""
+        spec = method.needs[0]
+        if any((spec, image) not in self._votes for image in images):
+            counted = self.rule.votes(encoded.features(spec), self.captions, self.logit_scale)
+            for image, votes in zip(images, counted, strict=True):
+                self._votes[spec, image] = votes
+        votes = torch.stack([self._votes[spec, image] for image in images])
+        evidence = self.rule.evidence(method.probabilities(branches), votes)
+        return self.rule.present(evidence, votes).cpu()
+
+
+def _threads() -> ThreadPoolExecutor:
+    """On the CPU images are adapted side by side, each by one thread: the same bits, in less time."""
+    return ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,))
+
+
+def _slug(about: Mapping[str, Any]) -> str:
+    """A folder name that people can read: model, method, settings."""
+    order = [] if about["order"] is None else [f"order {about['order']}"]
+    words = [about["model"], about["method"], *(f"{k} {v}" for k, v in about["settings"].items()), *order]
+    return "-".join("".join(c if c.isalnum() else " " for c in " ".join(words)).split()).lower()[:80]

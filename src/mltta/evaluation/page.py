@@ -1,0 +1,1 @@
+"""One page about several results: tables, per-label AP, gain by label count."""

@@ -1,0 +1,108 @@
+"""What is to be measured, and everything that a result depends on, in plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from mltta import __version__
+from mltta.backbone import Backbone
+from mltta.captions.base import CaptionBase, LabelledCaptions
+from mltta.data import Dataset
+from mltta.methods import create_method
+from mltta.methods.base import Method
+from mltta.prompts import DEFAULT_TEMPLATE
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A method to measure: its name, its settings, and for an online one the order it sees the images in."""
+
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    preset: str = "paper"
+    #: how a table calls it; no part of what is measured
+    title: str = ""
+    #: None: as the dataset lists them; a number: shuffled with that seed
+    order: int | None = None
+
+    @property
+    def name(self) -> str:
+        if self.title:
+            return self.title
+        said = [self.preset] * (self.preset != "paper") + [f"{k}={v}" for k, v in self.options.items()]
+        return self.method + (f" ({', '.join(said)})" if said else "")
+
+    @property
+    def key(self) -> str:
+        """The name, and the order if there is one: unlike any other recipe's of a run."""
+        return self.name if self.order is None else f"{self.name}, order {self.order}"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all recipes of a run share."""
+
+    dataset: Dataset
+    backbone: Backbone
+    captions: CaptionBase
+    template: str = DEFAULT_TEMPLATE
+    context: Tensor | None = None
+    teacher: Backbone | str | None = None
+    seed: int = 0
+
+    def method(self, recipe: Recipe, captions: LabelledCaptions) -> Method:
+        """A recipe's method, with the captions labelled once for all."""
+        return create_method(
+            recipe.method,
+            self.backbone,
+            self.dataset.labels,
+            template=self.template,
+            context=self.context,
+            captions=captions,
+            teacher=self.teacher,
+            preset=recipe.preset,
+            **recipe.options,
+        )
+
+    def describe(self, recipe: Recipe, method: Method) -> dict[str, Any]:
+        """All that a recipe's scores depend on; two runs that differ in any of it never share a result."""
+        dataset, backbone = self.dataset, self.backbone
+        images = hashlib.blake2b(dataset.targets.tobytes(), digest_size=8)
+        for id in dataset.ids:
+            images.update(f"{id}\n".encode())
+        config = json.loads(json.dumps(dataclasses.asdict(method.config)))
+        usual = dataclasses.asdict(type(method.config)())
+        teacher = self.teacher.name if isinstance(self.teacher, Backbone) else self.teacher
+        return {
+            "method": recipe.method,
+            "config": config,
+            "settings": {name: value for name, value in config.items() if value != usual[name]},
+            "online": method.online,
+            "order": recipe.order if method.online else None,
+            "emits": method.emits,
+            "merge": config.get("merge", "sum"),
+            "dataset": dataset.name,
+            "dataset_digest": images.hexdigest(),
+            "labels": list(dataset.labels.names),
+            "prompted_as": list(dataset.labels.texts),
+            "template": self.template,
+            "context": None if self.context is None else _digest(self.context.cpu().numpy().tobytes()),
+            "captions": _digest("\n".join(self.captions.texts).encode()),
+            "teacher": teacher if method.uses_teacher else None,
+            "model": backbone.name,
+            "weights": [backbone.image_fingerprint, backbone.text_fingerprint],
+            "arithmetic": backbone.arithmetic,
+            "seed": self.seed,
+            "version": __version__,
+        }
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

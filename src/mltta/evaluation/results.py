@@ -1,0 +1,289 @@
+"""What a method said about every image, on disk: written as it comes, resumed after any kill.
+
+A result is a folder: ``run.json`` says what was run, ``images.jsonl`` has one record an image (its place in the
+dataset, the labels called present, milliseconds, or why it failed), ``scores.f32`` the scores of the images that did
+not fail, one row each, in the same order: (branches, C) float32, and ``targets.i8`` the truth. A row counts once its
+record is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from mltta.errors import MlttaError
+from mltta.methods.base import State, branch_probabilities, merge_branches
+
+
+@dataclass(frozen=True)
+class Record:
+    """One image's outcome: scores of each branch (branches, C), or an error."""
+
+    index: int
+    id: str
+    scores: NDArray[np.float32] | None = None
+    present: Sequence[int] = ()
+    ms: float = 0.0
+    error: str | None = None
+
+
+class ResultWriter:
+    """Appends records; opened again after a kill, it goes on where the last whole record ended."""
+
+    def __init__(self, folder: Path, run: Mapping[str, Any], targets: NDArray[np.int8], branches: int = 1):
+        """Args:
+        folder: where the result lives.
+        run: what is run, in plain data; a folder of another run is refused.
+        targets: (N, C) the truth, kept beside the scores.
+        """
+        images, labels = targets.shape
+        self.folder, self.shape = folder, (branches, labels)
+        self.done = np.zeros(images, bool)
+        #: records there are, and those that were there when it was opened
+        self.count = self.resumed = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        held = folder / "run.json"
+        text = (
+            json.dumps({**run, "images": images, "shape": list(self.shape)}, indent=1, ensure_ascii=False) + "\n"
+        )
+        if held.is_file() and held.read_text(encoding="utf-8") != text:
+            raise MlttaError(f"{folder} holds the result of another run; remove it or write elsewhere")
+        if not held.is_file():
+            _replace(folder / "targets.i8", targets.tobytes())
+            _replace(held, text.encode())
+        self._records = (folder / "images.jsonl").open("ab+")
+        self._scores = (folder / "scores.f32").open("ab+")
+        self._go_on()
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Append records: scores first, so that a record never points at scores that are not there."""
+        for record in records:
+            if record.scores is not None:
+                self._scores.write(np.ascontiguousarray(record.scores, np.float32).tobytes())
+        self._scores.flush()
+        for record in records:
+            self._records.write(_line(record))
+            self.done[record.index] = True
+        self._records.flush()
+        self.count += len(records)
+
+    def save_state(self, state: State) -> None:
+        """Keep an online method's memory, and how many records it has seen."""
+        part = self.folder / f"state.{os.getpid()}"
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+        save_file(tensors, part, {"records": str(self.count)})
+        part.replace(self.folder / "state.safetensors")
+
+    def load_state(self) -> State | None:
+        """The kept memory; records after it are dropped, to be made again from it. None: nothing is kept."""
+        file = self.folder / "state.safetensors"
+        kept, state = 0, None
+        if file.is_file():
+            with safe_open(file, "pt") as held:
+                kept = int(held.metadata()["records"])
+                # copied, because a product with an unaligned tensor may round its last bit another way
+                state = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118
+        self._go_on(at_most=kept)
+        return state
+
+    def close(self) -> None:
+        self._records.close()
+        self._scores.close()
+
+    def _go_on(self, at_most: int | None = None) -> None:
+        """Count the whole records that are there, and cut off what comes after them."""
+        row = 4 * self.shape[0] * self.shape[1]
+        rows_there = os.fstat(self._scores.fileno()).st_size // row
+        self._records.seek(0)
+        self.done[:] = False
+        end = rows = count = 0
+        for line in self._records:
+            record = _parse(line)
+            if record is None or count == at_most or (record.get("error") is None and rows == rows_there):
+                break
+            rows += record.get("error") is None
+            count += 1
+            end += len(line)
+            self.done[record["index"]] = True
+        self.count = self.resumed = count
+        self._records.truncate(end)
+        self._records.seek(0, os.SEEK_END)
+        self._scores.truncate(rows * row)
+        self._scores.seek(0, os.SEEK_END)
+
+
+class Result:
+    """A result read back; complete or not."""
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+        try:
+            self.run: dict[str, Any] = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+            self.shape: tuple[int, int] = tuple(self.run["shape"])
+        except (OSError, ValueError, KeyError) as error:
+            raise MlttaError(
+                f"{folder} is not a result of `mltta eval`: it has no run.json that reads"
+            ) from error
+
+    @property
+    def title(self) -> str:
+        """The method, and what of its settings is not the paper's."""
+        said = ["self-taught"] * (self.run["teacher"] == "self")
+        said += [f"{name}={value}" for name, value in self.run["settings"].items()]
+        return str(self.run["method"]) + (f" ({', '.join(said)})" if said else "")
+
+    def __len__(self) -> int:
+        """Images of the dataset."""
+        return int(self.run["images"])
+
+    def targets(self) -> NDArray[np.int8]:
+        """The truth (images with scores, C): 1 present, 0 absent, -1 left out."""
+        shape = (len(self), self.shape[1])
+        held: NDArray[np.int8] = np.memmap(self.folder / "targets.i8", np.int8, "r", shape=shape)
+        return held if len(self.scored) == len(self) else held[self.scored]
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The whole records, in the order they were written."""
+        with (self.folder / "images.jsonl").open("rb") as file:
+            for line in file:
+                record = _parse(line)
+                if record is None:
+                    return
+                yield record
+
+    @cached_property
+    def _read(self) -> _Columns:
+        return _Columns.of(self)
+
+    @property
+    def scored(self) -> NDArray[np.int64]:
+        """Places in the dataset of the images that have scores, rising."""
+        return self._read.scored
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Why images have no scores, by id."""
+        return self._read.failed
+
+    @property
+    def complete(self) -> bool:
+        return len(self.scored) + len(self.failed) == len(self)
+
+    @property
+    def ms(self) -> float:
+        """Mean milliseconds an image took beyond its encoding."""
+        return self._read.ms
+
+    def branches(self) -> NDArray[np.float32]:
+        """Scores (images with scores, branches, C), in the dataset's order."""
+        rows = self._read.rows
+        held: NDArray[np.float32] = np.memmap(
+            self.folder / "scores.f32", np.float32, "r", shape=(len(rows), *self.shape)
+        )
+        return held if (rows == np.arange(len(rows))).all() else held[rows]
+
+    def scores(self, how: Literal["raw", "softmax"] = "raw") -> NDArray[np.float32]:
+        """Final scores (images with scores, C): merged as the method does it, or softmax over the labels."""
+        branches = self.branches()
+        if how == "raw" and self.run["merge"] == "sum" and self.shape[0] == 1:
+            return branches[:, 0]  # still on disk
+        stacked = torch.from_numpy(np.array(branches))
+        if how == "softmax":
+            return branch_probabilities(stacked, self.run["emits"]).numpy()
+        return merge_branches(stacked, self.run["merge"]).numpy()
+
+    def present(self) -> NDArray[np.bool_]:
+        """Which labels were called present (images with scores, C)."""
+        hot = np.zeros((len(self), self.shape[1]), bool)
+        for record in self.records():
+            hot[record["index"], record.get("present", [])] = True
+        return hot[self.scored]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The records as arrays, without their text."""
+
+    scored: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    failed: dict[str, str]
+    ms: float
+
+    @classmethod
+    def of(cls, result: Result) -> _Columns:
+        row_of = np.full(len(result), -1, np.int64)
+        failed: dict[str, str] = {}
+        row, ms = 0, 0.0
+        for record in result.records():
+            if record.get("error") is not None:
+                failed[record["id"]] = record["error"]
+                continue
+            row_of[record["index"]] = row
+            row, ms = row + 1, ms + record["ms"]
+        scored = (row_of >= 0).nonzero()[0]
+        return cls(scored, row_of[scored], failed, ms / max(row, 1))
+
+
+def find_results(paths: Sequence[str | Path]) -> list[Result]:
+    """Results given as their folders, or as folders that hold some."""
+    found: list[Result] = []
+    for path in map(Path, paths):
+        inside = [path] if (path / "run.json").is_file() else [file.parent for file in path.rglob("run.json")]
+        if not inside:
+            raise MlttaError(f"no result in {path}: give a folder that `mltta eval` wrote")
+        found += map(Result, sorted(inside))
+    return found
+
+
+def run_name(run: Mapping[str, Any]) -> str:
+    """A short name for a run that differs when anything about it does."""
+    return hashlib.blake2b(json.dumps(run, sort_keys=True).encode(), digest_size=4).hexdigest()
+
+
+def to_record(
+    index: int, id: str, branches: Mapping[str, Tensor], present: Tensor | None, ms: float
+) -> Record:
+    """A record from one image's branches (1, C)."""
+    scores = torch.cat(list(branches.values())).float().cpu().numpy()
+    shown = () if present is None else tuple(present.nonzero().flatten().tolist())
+    return Record(index, id, scores, shown, ms)
+
+
+def _line(record: Record) -> bytes:
+    held: dict[str, Any] = {"index": record.index, "id": record.id}
+    held |= (
+        {"error": record.error}
+        if record.scores is None
+        else {"present": list(record.present), "ms": round(record.ms, 3)}
+    )
+    return (json.dumps(held, ensure_ascii=False) + "\n").encode()
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """A whole record, or None for a line that a kill cut off."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and "index" in record and "id" in record else None
+
+
+def _replace(file: Path, content: bytes) -> None:
+    part = file.with_name(f"{file.name}.{os.getpid()}")
+    part.write_bytes(content)
+    part.replace(file)

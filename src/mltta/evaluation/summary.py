@@ -1,0 +1,191 @@
+"""From results to figures, and from figures to a table of methods side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltta.errors import MlttaError
+from mltta.evaluation.results import Result
+from mltta.metrics import (
+    SetMetrics,
+    average_precision,
+    by_label_count,
+    calibration_error,
+    interval,
+    mean_average_precision,
+    paired_difference,
+    set_metrics,
+)
+from mltta.report.tables import Cell, Row, Table
+
+
+class Summary:
+    """The figures of one result, each worked out when it is asked for."""
+
+    def __init__(self, result: Result, draws: int = 1000):
+        if not len(result.scored):
+            raise MlttaError(f"{result.folder} has no scores: no image was read")
+        self.result, self.draws = result, draws
+
+    @cached_property
+    def targets(self) -> NDArray[np.int8]:
+        return self.result.targets()
+
+    @cached_property
+    def raw(self) -> NDArray[np.float32]:
+        return self.result.scores()
+
+    @cached_property
+    def softmax(self) -> NDArray[np.float32]:
+        return self.result.scores("softmax")
+
+    @cached_property
+    def map(self) -> float:
+        """mAP in percent by raw logits, ties sharing a rank."""
+        return mean_average_precision(self.raw, self.targets)
+
+    @cached_property
+    def map_released(self) -> float:
+        """mAP as the authors' code computes it: ties in the order the sort leaves them."""
+        return mean_average_precision(self.raw, self.targets, ties="released")
+
+    @cached_property
+    def map_softmax(self) -> float:
+        return mean_average_precision(self.softmax, self.targets)
+
+    @cached_property
+    def interval(self) -> tuple[float, float]:
+        """95% interval of the mAP, from a bootstrap over images."""
+        return interval(self.raw, self.targets, draws=self.draws)[1:]
+
+    @cached_property
+    def interval_softmax(self) -> tuple[float, float]:
+        return interval(self.softmax, self.targets, draws=self.draws)[1:]
+
+    @cached_property
+    def per_class(self) -> NDArray[np.float64]:
+        """AP of each label in percent."""
+        return 100 * average_precision(self.raw, self.targets)
+
+    @cached_property
+    def by_count(self) -> dict[str, Any]:
+        return by_label_count(self.raw, self.targets)
+
+    @cached_property
+    def sets(self) -> SetMetrics:
+        """Precision, recall and F1 of the labels called present."""
+        return set_metrics(self.result.present(), self.targets)
+
+    @cached_property
+    def calibration(self) -> float:
+        """Expected calibration error of the softmax as a probability that a label is there."""
+        return calibration_error(self.softmax, self.targets)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything in plain data."""
+        labels = self.result.run["labels"]
+        sets = {k: v for k, v in asdict(self.sets).items() if isinstance(v, float)}
+        return {
+            "title": self.result.title,
+            **{k: self.result.run[k] for k in ("dataset", "model", "method", "config", "order", "seed")},
+            "images": len(self.result.scored),
+            "failed": self.result.failed,
+            "mAP": self.map,
+            "mAP_interval": list(self.interval),
+            "mAP_released_ties": self.map_released,
+            "mAP_softmax": self.map_softmax,
+            "mAP_softmax_interval": list(self.interval_softmax),
+            "by_label_count": {name: asdict(one) for name, one in self.by_count.items()},
+            "present": sets,
+            "calibration_error": self.calibration,
+            "ms_beyond_encoding": self.result.ms,
+            "AP": dict(zip(labels, self.per_class.tolist(), strict=True)),
+        }
+
+    def save(self) -> None:
+        """Write summary.json beside the scores."""
+        text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
+        (self.result.folder / "summary.json").write_text(text, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method in a table: one result, or those of several orders of the same images."""
+
+    title: str
+    summaries: tuple[Summary, ...]
+
+    def mean(self, name: str) -> float:
+        return float(np.mean([getattr(summary, name) for summary in self.summaries]))
+
+    def spread(self, name: str) -> str:
+        """The standard deviation over the orders, in words; nothing for one order."""
+        values = [getattr(summary, name) for summary in self.summaries]
+        return f"± {np.std(values, ddof=1):.2f} over {len(values)} orders" if len(values) > 1 else ""
+
+
+def lines(results: Sequence[Result], titles: Sequence[str] | None = None, draws: int = 1000) -> list[Line]:
+    """Results as the lines of a table; those that differ in the order of the images alone share one."""
+    named: dict[str, list[Summary]] = {}
+    for result, title in zip(results, titles or [result.title for result in results], strict=True):
+        named.setdefault(title, []).append(Summary(result, draws))
+    return [Line(title, tuple(summaries)) for title, summaries in named.items()]
+
+
+def comparison(found: Sequence[Line], title: str = "") -> Table:
+    """Methods of one dataset side by side; differences are to the first one, paired image by image."""
+    first = found[0].summaries[0]
+    for line in found:
+        for summary in line.summaries:
+            if summary.result.run["dataset_digest"] != first.result.run["dataset_digest"]:
+                raise MlttaError(
+                    f"{summary.result.folder} was measured on other images than {first.result.folder}: "
+                    "compare results of one dataset"
+                )
+            if not np.array_equal(summary.result.scored, first.result.scored):
+                raise MlttaError(
+                    f"{summary.result.folder} has scores for other images than {first.result.folder}: "
+                    "finish both, with the same `mltta eval` command"
+                )
+    run = first.result.run
+    notes = [f"{run['dataset']}, {len(first.result.scored):,} images, {len(run['labels'])} labels, {run['model']}."]
+    notes += [f"{len(first.result.failed)} images could not be read."] * bool(first.result.failed)
+    rows = []
+    for line in found:
+        summary = line.summaries[0]
+        cells = []
+        for name, scores in (("map", "raw"), ("map_softmax", "softmax")):
+            low, high = summary.interval if scores == "raw" else summary.interval_softmax
+            spread = line.spread(name)
+            one = len(line.summaries) == 1
+            bounds = {"low": low, "high": high} if one else {}
+            cells.append(Cell(ours=line.mean(name), note=spread, **bounds))
+            if summary is first:
+                cells.append(Cell())
+            else:
+                gap = paired_difference(
+                    getattr(summary, scores), getattr(first, scores), first.targets, draws=summary.draws
+                )
+                cells.append(Cell(ours=line.mean(name) - getattr(first, name), low=gap.low, high=gap.high))
+        cells += [
+            Cell(ours=100 * float(np.mean([s.sets.f1 for s in line.summaries]))),
+            Cell(ours=float(np.mean([s.result.ms for s in line.summaries]))),
+        ]
+        rows.append(Row(line.title, tuple(cells)))
+    columns = ("mAP", "against the first", "mAP softmax", "against the first, softmax", "F1 of sets", "ms an image")
+    return Table(title or f"{run['dataset']}, {run['model']}", columns, tuple(rows), tuple(notes))
+
+
+def by_dataset(results: Sequence[Result]) -> list[list[Result]]:
+    """Results apart by the images and the model they were measured with, in the order they came."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.run["dataset_digest"], result.run["model"]), []).append(result)
+    return list(groups.values())

@@ -1,0 +1,95 @@
+"""DMN: a memory of images for every label, read by likeness into a prototype. No gradient, no training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.encode import Encoded
+from mltta.methods import base
+from mltta.methods.base import OnlineMethod, State, register
+from mltta.methods.tda import empty_memory, remember
+from mltta.objectives import select_confident
+from mltta.views import ViewSpec
+
+
+@dataclass(frozen=True)
+class DMNConfig(base.Config):
+    """The settings of the published scripts, without labelled images."""
+
+    PRESETS = {"released": {"augmix": True, "score": "probs"}}  # noqa: RUF012
+
+    #: the scripts' own; the released program takes 64 when not told
+    views: int = 32
+    augmix: bool = False
+    select_ratio: float = 0.1
+    #: images kept for each label
+    memory: int = 50
+    beta: float = 5.5
+    #: weight of the memory; the release searches it on the test labels, here it is never searched
+    beta2: float = 1.0
+    #: "logits" (ours, for several labels an image) or "probs" (released), which compete over the labels
+    score: Literal["logits", "probs"] = "logits"
+
+    def __post_init__(self) -> None:
+        self.check(
+            views=(lambda: self.views >= 1, "at least 1"),
+            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
+            memory=(lambda: self.memory >= 1, "at least 1"),
+        )
+
+
+@register("dmn", "dual memory networks, training-free: a memory of images for each label, online (CVPR 2024)")
+class DMN(OnlineMethod):
+    """Remember the clean view under its likeliest label, then score it by text and by each label's memory."""
+
+    Config = DMNConfig
+    config: DMNConfig
+
+    @property
+    def needs(self) -> tuple[ViewSpec, ...]:
+        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
+
+    @property
+    def prompts(self) -> list[str]:
+        return ["text", "memory"]
+
+    @property
+    def emits(self) -> Literal["logits", "probabilities"]:
+        return "logits" if self.config.score == "logits" else "probabilities"
+
+    def start(self) -> State:
+        labels, width = self.text.features.shape
+        return empty_memory("image", labels, self.config.memory, key=self.text.features.new_zeros(width))
+
+    def step(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
+        c, views = self.config, encoded.features(self.needs[0])[0]  # (N, D)
+        guess = self.guess(views)
+        # Written before it is read: an image always finds itself.
+        remember(state, "image", int(guess.argmax()), float(_entropy(guess, 1e-8)), key=views[0])
+        text = self.logits(views[:1], self.text.features)  # (1, C)
+        memory = self.logits(views[:1], self.prototypes(state, views[0]))
+        if c.score == "probs":
+            text, memory = text.softmax(dim=-1), memory.softmax(dim=-1)
+        return {"text": text, "memory": c.beta2 * memory}, state
+
+    def guess(self, views: Tensor) -> Tensor:
+        """Mean probabilities (C,) of the confident views, which choose the label to remember an image under."""
+        p = self.logits(views, self.text.features).softmax(dim=-1)
+        return p[select_confident(_entropy(p, 1e-6), self.config.select_ratio)].mean(dim=0)
+
+    def prototypes(self, state: State, image: Tensor) -> Tensor:
+        """What each label's memory and prompt make of the image: their mean (C, D) weighted by likeness."""
+        kept, text = state["image_key"], self.text.features  # an empty slot is all zeros and adds nothing
+        like = (-self.config.beta * (1 - kept @ image)).exp()  # (C, S)
+        like_text = (-self.config.beta * (1 - text @ image)).exp()  # (C,)
+        weighted = (like[:, None] @ kept)[:, 0] + like_text[:, None] * text
+        return F.normalize(weighted, dim=-1)
+
+
+def _entropy(p: Tensor, eps: float) -> Tensor:
+    """Entropy of probabilities with the released offsets inside the logarithm."""
+    return -(p * (p + eps).log()).sum(dim=-1)

@@ -1,0 +1,12 @@
+"""Results to read: tables in six formats, plots as SVG, and one page that holds them all.
+
+Plots live in ``mltta.report.plots``, which needs matplotlib and is imported only by those who draw.
+"""
+
+from __future__ import annotations
+
+from mltta.report.compare import side_by_side
+from mltta.report.page import Plot, Section, html_page
+from mltta.report.tables import Cell, Row, Table, render
+
+__all__ = ["Cell", "Plot", "Row", "Section", "Table", "html_page", "render", "side_by_side"]

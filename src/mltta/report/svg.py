@@ -1,0 +1,129 @@
+"""Figures drawn by matplotlib as small, repeatable SVG that takes the colours of the page around it."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from textwrap import fill
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+#: Colours that stay apart for colour-blind eyes and on light and dark pages (after Okabe and Ito).
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
+#: The same method has the same colour in every figure.
+KNOWN = {
+    "clip": "#7F7F7F",
+    "ml-tta": "#0072B2",
+    "tpt": "#D55E00",
+    "rlcf": "#CC79A7",
+    "difftpt": "#E69F00",
+    "tda": "#009E73",
+    "dmn": "#56B4E9",
+    "dart": "#8C6BB1",
+}
+MARKERS = "os^DvP<"  # one fewer than colours, so that pairs do not repeat early
+
+_INK = "#010203"  # stands for the page's text colour until the SVG is finished
+_STYLE: dict[Any, Any] = {
+    "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica", "sans-serif"],
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "figure.titlesize": 10,
+    "figure.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#888888",
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "svg.fonttype": "none",  # letters stay letters: small files, text to select, the reader's own scripts
+    "text.parse_math": False,  # a label may hold a dollar sign
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
+}
+_ROOT = "font-family: DejaVu Sans, Arial, Helvetica, sans-serif; overflow: visible"
+_lock = threading.Lock()
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """Our style alone, whatever the user's own is; theirs is back afterwards."""
+    defaults: dict[Any, Any] = {
+        name: value
+        for name, value in matplotlib.rcParamsDefault.items()
+        if not name.startswith(("backend", "date.", "interactive", "toolbar", "webagg", "timezone"))
+    }
+    with _lock, matplotlib.rc_context({**defaults, **_STYLE}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's browser has the font
+        yield
+
+
+def colours(names: list[str]) -> dict[str, str]:
+    """A colour for each series: the method's own where the name is one, else the next free one."""
+    known = {name: KNOWN[name.lower()] for name in names if name.lower() in KNOWN}
+    free = [colour for colour in PALETTE if colour not in known.values()] or list(PALETTE)
+    others = [name for name in names if name not in known]
+    return known | {name: free[index % len(free)] for index, name in enumerate(others)}
+
+
+def wrapped(text: str, width: int = 76) -> str:
+    """Text in lines short enough to stay inside the figure."""
+    return fill(text, width)
+
+
+def to_svg(figure: Figure, title: str, extra: str = "") -> str:
+    """The figure as an ``<svg>`` element to put into a page or a file of its own.
+
+    Args:
+        title: read out by screen readers.
+        extra: elements to add at the end, in points from the upper left corner.
+    """
+    out = io.StringIO()
+    nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(out, format="svg", metadata=nothing)
+    svg = out.getvalue()
+    svg = re.sub(r"<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+    svg = re.sub(r">\s+<", "><", svg.strip()).replace("<g/>", "")
+    svg = _own_ids(_in_tags(_smaller, svg).replace("</svg>", f"{extra}</svg>"))
+    opening, rest = svg.split(">", 1)
+    return f'{opening} role="img" style="{_ROOT}">\n<title>{html.escape(title)}</title>{rest}\n'
+
+
+def _in_tags(change: Callable[[str], str], svg: str) -> str:
+    """Change what stands between < and >, never the words a reader sees."""
+    return re.sub(r"<[^>]+>", lambda found: change(found[0]), svg)
+
+
+def _smaller(tag: str) -> str:
+    """What the page or the root already says is not repeated; a hundredth of a point is enough."""
+    tag = re.sub(r"font-family: [^;\"]+(; )?", "", " ".join(tag.split()))
+    tag = re.sub(r' transform="rotate\(-?0 [^"]+"', "", tag)
+    return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", tag.replace(_INK, "currentColor"))
+
+
+def _own_ids(svg: str) -> str:
+    """Drop ids nothing refers to; name the others after the content, so that figures can share a page."""
+    tags = " ".join(re.findall(r"<[^>]+>", svg))
+    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', tags))
+    numbers = {name: index for index, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', tags)))}
+    reference = re.compile(r'( id="|url\(#|href="#)([^")]+)')
+
+    def renamed(tag: str, stamp: str = "") -> str:
+        tag = re.sub(r' id="([^"]+)"', lambda found: found[0] if found[1] in used else "", tag)
+        return reference.sub(lambda found: f"{found[1]}f{stamp}-{numbers.get(found[2])}", tag)
+
+    stamp = sha256(_in_tags(renamed, svg).encode()).hexdigest()[:8]
+    return _in_tags(lambda tag: renamed(tag, stamp), svg)

@@ -1,0 +1,200 @@
+"""What every registered method keeps, whatever it does inside. A new method is covered by being registered."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+import mltta.methods
+from mltta import create_method, list_methods
+from mltta.encode import Encoded, encode, render
+from mltta.errors import ConfigError
+from mltta.methods import Method, OnlineMethod, State, method_class
+from mltta.views import render_views
+from tests import golden_data as golden
+
+METHODS = list_methods()
+ONLINE = [name for name in METHODS if method_class(name).online]
+EPISODIC = [name for name in METHODS if not method_class(name).online]
+LABELS = ["dog", "cat", "boat", "traffic light", "person", "bus", "chair"]
+
+
+def make(name: str, labels: list[str] = LABELS, **options) -> Method:
+    """A method on the tiny backbone; one that asks a teacher asks the backbone itself."""
+    return create_method(name, golden.backbone("vit"), labels, teacher="self", **options)
+
+
+def encoded(method: Method, images: int = 1, seed: int = 0) -> Encoded:
+    """Random views; for a method that looks again, the pixels of a view are noise of that view's own."""
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.randn(images, max(s.count for s in method.needs), 32, generator=generator)
+
+    def look(spec, preprocess, views):
+        size = (3, preprocess.size, preprocess.size)
+        return torch.stack([torch.randn(size, generator=torch.Generator().manual_seed(j)) for j in views])
+
+    return Encoded(
+        {spec: F.normalize(features[:, : spec.count], dim=-1) for spec in method.needs}, [look] * images
+    )
+
+
+def stream(method: OnlineMethod, images: Encoded, state: State) -> Iterator[tuple[torch.Tensor, State]]:
+    """The scores of one image after another, and the state after it."""
+    for i in range(len(images)):
+        branches, state = method.step(state, images[i])
+        yield method.merge(branches)[0], state
+
+
+def test_every_method_in_the_package_is_imported_by_it():
+    files = Path(mltta.methods.__file__).parent.glob("*.py")
+    names = [
+        name for file in files for name in re.findall(r'^@register\(\s*"([^"]+)"', file.read_text(), re.M)
+    ]
+    assert len(names) >= 6
+    assert set(names) <= set(METHODS)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_order_of_the_labels_does_not_matter(name):
+    order = torch.randperm(len(LABELS), generator=torch.Generator().manual_seed(1))
+    plain, mixed = make(name), make(name, [LABELS[i] for i in order])
+    images = encoded(plain, 12)
+    torch.testing.assert_close(mixed(images), plain(images)[:, order], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_one_label_works(name):
+    method = make(name, ["dog"])
+    scores = method(encoded(method, 3))
+    assert scores.shape == (3, 1)
+    assert scores.isfinite().all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_thousand_labels_work(name):
+    method = make(name, [f"thing {i}" for i in range(1000)])
+    scores = method(encoded(method))
+    assert scores.shape == (1, 1000)
+    assert scores.isfinite().all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("level", [0, 128, 255])
+def test_a_constant_image_seen_three_times_gives_finite_scores(name, level):
+    method, backbone = make(name), golden.backbone("vit")
+    image = Image.new("RGB", (64, 48), (level,) * 3)
+    views = encode(backbone, [render(image, method.needs, backbone.preprocess)] * 3)
+
+    def look(spec, preprocess, own):
+        return render_views(image, spec, preprocess, indices=own)
+
+    images = Encoded({spec: views.features(spec) for spec in method.needs}, [look] * 3)
+    scores = method(images)
+    assert scores.dtype == torch.float32
+    assert scores.isfinite().all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_scores_and_probabilities_are_made_of_the_branches_it_names(name):
+    method = make(name)
+    branches = method.branches(encoded(method, 3))
+    assert list(branches) == method.prompts
+    torch.testing.assert_close(method(encoded(method, 3)), method.merge(branches), atol=1e-4, rtol=0)
+    torch.testing.assert_close(method.probabilities(branches).sum(dim=-1), torch.ones(3))
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if method_class(name).tunes_context])
+def test_a_template_without_words_cannot_be_tuned_and_says_so(name):
+    with pytest.raises(ConfigError, match="no context"):
+        make(name, template="{}")
+
+
+@pytest.mark.parametrize("name", EPISODIC)
+def test_images_adapted_together_score_as_alone(name):
+    method = make(name)
+    images = encoded(method, 3)
+    together = method(images)
+    for i in range(3):
+        torch.testing.assert_close(method(images[i])[0], together[i], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_a_state_saved_and_resumed_gives_the_same_scores_to_the_bit(name, tmp_path):
+    method = make(name)
+    images = encoded(method, 60)
+    whole = [scores for scores, _ in stream(method, images, method.start())]
+    for i, (scores, state) in enumerate(stream(method, images, method.start())):
+        assert torch.equal(scores, whole[i])
+        if i == 29:
+            save_file(state, tmp_path / "state.safetensors")
+            break
+    # Copied, so that it lies in memory as before: products may round differently for tensors that are not aligned.
+    state = {key: value.clone() for key, value in load_file(tmp_path / "state.safetensors").items()}
+    other = make(name)
+    for i in range(30, 60):
+        branches, state = other.step(state, images[i])
+        assert torch.equal(other.merge(branches)[0], whole[i])
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_an_online_method_learns_from_the_images_before_and_keeps_nothing_outside_its_state(name):
+    method = make(name)
+    images, others = encoded(method, 20), encoded(method, 20, seed=1)
+    alone = [scores for scores, _ in stream(method, images, method.start())]
+    beside = zip(stream(method, images, method.start()), stream(method, others, method.start()), strict=True)
+    assert all(torch.equal(scores, alone[i]) for i, ((scores, _), _) in enumerate(beside))
+    backwards = Encoded({spec: images.features(spec).flip(0) for spec in method.needs})
+    assert any(
+        not torch.equal(scores, alone[19 - i])
+        for i, (scores, _) in enumerate(stream(method, backwards, method.start()))
+    )
+
+
+@pytest.mark.parametrize("name", ONLINE)
+def test_a_state_never_changes_its_names_shapes_or_kinds(name):
+    method = make(name)
+
+    def layout(state):
+        return {key: (value.shape, value.dtype, value.device) for key, value in state.items()}
+
+    first = layout(method.start())
+    assert all(layout(state) == first for _, state in stream(method, encoded(method, 30), method.start()))
+
+
+def held() -> tuple[int, int]:
+    """Objects that Python keeps, tensors among them, and bytes that the process holds."""
+    gc.collect()
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        pytest.skip("memory is measured where /proc is")
+    return len(gc.get_objects()), pages * 4096
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_memory_stays_flat_over_a_long_stream(name):
+    method = make(
+        name, **({"views": 16} if "views" in method_class(name).Config.__dataclass_fields__ else {})
+    )
+    views = max(spec.count for spec in method.needs)
+    total = 200 if method.tunes_context else 50_000 // views  # 50,000 features where nothing is tuned
+    state = method.start() if isinstance(method, OnlineMethod) else {}
+    for part in range(10):
+        images = encoded(method, total // 10, seed=part)
+        if isinstance(method, OnlineMethod):
+            *_, (_, state) = stream(method, images, state)
+        else:
+            method(images)
+        if part == 2:
+            objects, size = held()
+    objects_after, size_after = held()
+    assert objects_after - objects < 7, "something is kept of each of the last seven parts"
+    assert size_after - size < 16 * 2**20
