@@ -1,28 +1,35 @@
 """Which labels `mltta tag` calls present, against simple rules: precision, recall, F1, overall and per class.
 
-    python benchmarks/dev_features.py --voc DIR --coco DIR --out FEATURES
-    python benchmarks/presence.py     --voc DIR --coco DIR --features FEATURES
+    python benchmarks/presence.py --voc DIR --coco DIR [--method ml-tta] [--device auto]
 
 "One threshold" is chosen on every other image and, like all rules here, measured on the rest. The last lines say
 how often anything is called present when no label of the list is in the image: twelve labels that VOC lacks.
+Features come from the cache that `mltta eval` fills, and are added to it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.compare_methods import score
-from benchmarks.dev_features import add_feature_arguments, datasets, read_features
-from mltta import LabelSet, load_backbone
+from mltta import LabelSet, create_method, load_backbone
 from mltta.backbone import Backbone
 from mltta.captions.base import default_captions, label_captions
-from mltta.data import Dataset
+from mltta.cli.options import progress
+from mltta.data import Dataset, load_dataset
+from mltta.encode import Encoded
+from mltta.evaluation.cache import FeatureCache
+from mltta.evaluation.stream import feature_stream
 from mltta.metrics import mean_average_precision, set_metrics
 from mltta.presence import Presence
+from mltta.views import ViewSpec
+
+SPEC = ViewSpec(count=64)
 
 ABSENT = "zebra, giraffe, pizza, toilet, umbrella, surfboard, banana, refrigerator, keyboard, elephant, clock, kite"
 
@@ -31,6 +38,30 @@ def best_threshold(scores: Tensor, truth: np.ndarray) -> float:
     """The score from which labels are called present that gives the best F1."""
     tries = torch.linspace(0.005, 0.995, 199)
     return float(max(tries, key=lambda t: set_metrics(scores >= t, truth).f1))
+
+
+def features_of(backbone: Backbone, dataset: Dataset) -> Tensor:
+    """Features (N, 64, D) of all images, in float32."""
+    found = []
+    with progress() as bar:
+        task = bar.add_task(dataset.name, total=len(dataset))
+        for items in feature_stream(
+            dataset,
+            np.arange(len(dataset)),
+            backbone,
+            [FeatureCache(backbone, SPEC)],
+            workers=os.cpu_count() or 1,
+        ):
+            found += [item.features[SPEC] for item in items]
+            bar.advance(task, len(items))
+    return torch.stack(found).to(backbone.device, torch.float32)
+
+
+def score(backbone: Backbone, dataset: Dataset, features: Tensor, method: str) -> Tensor:
+    """Probabilities (N, C) that a method gives the labels."""
+    ready = create_method(method, backbone, dataset.labels)
+    branches = [ready.branches(Encoded({SPEC: part})) for part in features.split(16)]
+    return torch.cat([ready.probabilities(part) for part in branches])
 
 
 def votes_of(backbone: Backbone, labels: LabelSet, features: Tensor, rule: Presence) -> Tensor:
@@ -42,9 +73,9 @@ def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, 
     """Print all rules on one dataset."""
     truth = dataset.targets[: len(features)]
     learn, judge = slice(0, None, 2), slice(1, None, 2)
-    probability = score(backbone, dataset, features, method, {}).softmax(-1)
+    probability = score(backbone, dataset, features, method).cpu()
     rule = Presence()
-    votes = votes_of(backbone, dataset.labels, features, rule)
+    votes = votes_of(backbone, dataset.labels, features, rule).cpu()
     evidence = rule.evidence(probability, votes)
     rank = probability.argsort(dim=-1, descending=True).argsort(dim=-1)
     threshold = best_threshold(probability[learn], truth[learn])
@@ -77,13 +108,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_feature_arguments(parser)
+    parser.add_argument("--voc", type=Path, help="folder that holds VOCdevkit")
+    parser.add_argument("--coco", type=Path, help="folder that holds annotations/ and the images")
+    parser.add_argument("--coco-split", default="train2017", help="the dev sample is of train2017")
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--method", default="ml-tta")
     parser.add_argument("--share", type=float, nargs="*", default=[], help="also try these shares")
     args = parser.parse_args()
-    backbone = load_backbone(args.model, device="cpu")
-    for dataset in datasets(args):
-        report(backbone, dataset, read_features(args.features, dataset), args.method, args.share)
+    backbone = load_backbone(args.model, device=args.device)
+    sets = [load_dataset("voc2012", args.voc)] if args.voc else []
+    sets += [load_dataset("coco2017", args.coco, split=args.coco_split)] if args.coco else []
+    for dataset in sets:
+        report(backbone, dataset, features_of(backbone, dataset), args.method, args.share)
 
 
 if __name__ == "__main__":

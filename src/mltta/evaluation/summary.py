@@ -180,7 +180,13 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
         ]
         rows.append(Row(line.title, tuple(cells)))
     columns = ("mAP", "against the first", "mAP softmax", "against the first, softmax", "F1 of sets", "ms an image")
-    return Table(title or f"{run['dataset']}, {run['model']}", columns, tuple(rows), tuple(notes))
+    return Table(
+        title or f"{run['dataset']}, {run['model']}",
+        columns,
+        tuple(rows),
+        tuple(notes),
+        lower_is_better=("ms an image",),
+    )
 
 
 def by_dataset(results: Sequence[Result]) -> list[list[Result]]:

@@ -48,6 +48,7 @@ class Table:
     """A titled grid of cells.
 
     ``best`` says where our highest number is set in bold: within a column (and group), within a row, or nowhere.
+    In the columns that ``lower_is_better`` names, such as a time, it is the lowest.
     """
 
     title: str
@@ -57,6 +58,7 @@ class Table:
     unit: str = "mAP"
     digits: int = 2
     best: Literal["column", "row", ""] = "column"
+    lower_is_better: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -72,7 +74,8 @@ class Table:
             {"group": row.group, "name": row.name, "cells": [_set_fields(cell) for cell in row.cells]}
             for row in self.rows
         ]
-        head = {name: getattr(self, name) for name in ("title", "unit", "digits", "best", "columns", "notes")}
+        names = ("title", "unit", "digits", "best", "lower_is_better", "columns", "notes")
+        head = {name: getattr(self, name) for name in names}
         return json.dumps({**head, "rows": rows}, ensure_ascii=False, indent=1)
 
     @classmethod
@@ -84,8 +87,8 @@ class Table:
                 Row(row["name"], tuple(Cell(**cell) for cell in row["cells"]), row["group"])
                 for row in data.pop("rows")
             )
-            columns, notes = tuple(data.pop("columns")), tuple(data.pop("notes"))
-            return cls(columns=columns, rows=rows, notes=notes, **data)
+            data |= {name: tuple(data[name]) for name in ("columns", "notes", "lower_is_better")}
+            return cls(rows=rows, **data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ConfigError(f"This is not a table written as JSON by this library: {error}.") from error
 

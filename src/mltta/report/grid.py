@@ -111,7 +111,7 @@ def _groups(table: Table) -> list[tuple[str, list[int]]]:
 
 
 def _best(table: Table) -> set[tuple[int, int]]:
-    """Where our highest number stands, among at least two that are compared."""
+    """Where our best number stands, among at least two that are compared."""
     rows, columns = range(len(table.rows)), range(len(table.columns))
     compared: list[list[tuple[int, int]]] = []
     if table.best == "row":
@@ -126,7 +126,9 @@ def _best(table: Table) -> set[tuple[int, int]]:
             if (ours := table.rows[row].cells[column].ours) is not None
         }
         if len(printed) > 1:
-            found |= {place for place, number in printed.items() if number == max(printed.values())}
+            lower = table.best == "column" and table.columns[places[0][1]] in table.lower_is_better
+            best = (min if lower else max)(printed.values())
+            found |= {place for place, number in printed.items() if number == best}
     return found
 
 

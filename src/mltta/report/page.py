@@ -28,7 +28,9 @@ figure.plot figcaption { font-weight: 400; color: var(--soft); font-size: .9rem;
 .scroll { overflow-x: auto } svg { max-width: 100%; height: auto }
 table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums }
 th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap }
-th[scope=row], th.group { text-align: left; font-weight: 400 } th.group { font-style: italic; padding-top: .6rem }
+th[scope=row], th.group { text-align: left; font-weight: 400 }
+th[scope=row] { position: sticky; left: 0; background: var(--paper) }
+th.group { font-style: italic; padding-top: .6rem }
 thead th { border-bottom: 1px solid var(--line) } th[scope=colgroup] { text-align: center }
 table { border-top: 2px solid var(--ink); border-bottom: 2px solid var(--ink) }
 tbody + tbody { border-top: 1px solid var(--line) } tbody tr:hover { background: var(--wash) }

@@ -1,0 +1,139 @@
+"""`mltta reproduce`: the paper's tables and figures on the data and weights there are."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mltta.cli import options
+from mltta.errors import ConfigError
+
+HELP = """The paper's tables and figures, run on your data and weights.
+
+**Examples**
+
+`mltta reproduce --table 1 --model RN50 --model ViT-B/16 --data voc2007=VOCdevkit --data coco2014=coco`
+
+`mltta reproduce --table 5 --table 6 --table 7 --figure views --model mini --data voc2012=VOCdevkit`
+
+`mltta reproduce` without data prints the paper's numbers alone.
+
+The paper's number and ours stand side by side; cells that were not run stay empty. Models or images that the paper
+does not have (`mini`, a part of a dataset) get tables of their own. Everything is written to `--out`: each table as
+Markdown, CSV, JSON and LaTeX, and one self-contained page, report.html. The views of an image are encoded once for
+all tables and kept, so a second table costs no encoding.
+"""
+
+
+class Figure(str, Enum):
+    views = "views"
+    label_count = "label-count"
+    logits = "logits"
+
+
+def reproduce(
+    table: Annotated[
+        list[int] | None, typer.Option("--table", "-t", min=1, max=7, help="1 to 7; all of them by default.")
+    ] = None,
+    figure: Annotated[
+        list[Figure] | None, typer.Option("--figure", help="Ours only: the paper's figures print no numbers.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", "-d", metavar="NAME[:SPLIT]=DIR", help="A dataset, e.g. voc2012=VOCdevkit."),
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="One or several; mini when none is given.")
+    ] = None,
+    teacher: Annotated[str, typer.Option(help="Second model for rlcf; self is the model itself.")] = "self",
+    first: Annotated[int | None, typer.Option(min=1, help="Only the first images of each dataset.")] = None,
+    orders: Annotated[int, typer.Option(min=1, help="Orders of the images for online methods.")] = 3,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report and the results.")] = Path(
+        "reproduction"
+    ),
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once.")] = None,
+    workers: Annotated[int | None, typer.Option(min=0, help="Processes that decode and make views.")] = None,
+    format: Annotated[
+        options.TableFormat, typer.Option("--format", "-f", help="How to print.")
+    ] = options.TableFormat.text,
+    device: options.Device = "auto",
+    seed: options.Seed = 0,
+) -> None:
+    from mltta.data import load_dataset
+    from mltta.evaluation.page import example_section, gain_by_label_count
+    from mltta.evaluation.reproduce import Place, Reproduction, settings_of, view_figure, view_settings
+    from mltta.paper import Setting, claims
+    from mltta.report.page import Plot, Section, html_page
+    from mltta.report.tables import render
+
+    figures = {one.value for one in figure or []}
+    numbers = table or ([] if figures else list(range(1, 8)))
+    places = []
+    for name in model or (["mini"] if data else []):
+        backbone = options.open_backbone(name, None, device)
+        for given in data or []:
+            what, equals, folder = given.partition("=")
+            if not equals:
+                raise ConfigError(
+                    f"--data {given}: give a dataset's name and its folder, as voc2012=VOCdevkit"
+                )
+            dataset_name, _, split = what.partition(":")
+            dataset = load_dataset(dataset_name, folder, split=split or None)
+            typer.echo(dataset.summary(), err=True)
+            if first is not None:
+                dataset = dataset.select(slice(first))
+            places.append(Place(name.removesuffix(":openai"), dataset_name, backbone, dataset))
+    done = Reproduction(out / "results", teacher, orders)
+    for place in places:
+        settings = [setting for number in numbers for setting in settings_of(number)]
+        settings += view_settings() if "views" in figures else []
+        if figures & {"label-count", "logits"}:
+            settings += [Setting.of("", method, "") for method in ("clip", "tpt", "rlcf", "ml-tta")]
+        with options.progress() as bar:
+            task = bar.add_task(place.title, total=len(place.dataset))
+            done.options = {
+                "batch_size": batch_size,
+                "workers": workers,
+                "seed": seed,
+                "progress": lambda ready, total, bar=bar, task=task: bar.update(
+                    task, completed=ready, total=total
+                ),
+            }
+            done.measure(place, settings)
+    sections = []
+    for number in numbers:
+        made = done.table(number, places)
+        sections.append(Section(f"Table {number}", tables=tuple(made)))
+        for stem, one in zip((f"table-{number}", f"table-{number}-ours"), made, strict=False):
+            typer.echo(render(one, format.value))
+            for kind, ending in (("markdown", "md"), ("csv", "csv"), ("json", "json"), ("latex", "tex")):
+                options.write_text(out / f"{stem}.{ending}", render(one, kind))  # type: ignore[arg-type]
+    for place in places:
+        if "views" in figures:
+            plot, numbers_ = view_figure(place, done)
+            typer.echo(render(numbers_, format.value))
+            options.write_text(out / f"views-{place.key}.svg", plot)
+            options.write_text(out / f"views-{place.key}.md", render(numbers_, "markdown"))
+            sections.append(
+                Section(f"Number of views, {place.title}", tables=(numbers_,), figures=(Plot(plot),))
+            )
+        if "label-count" in figures:
+            plot = gain_by_label_count(done.lines(place, ("clip", "tpt", "rlcf", "ml-tta")))
+            options.write_text(out / f"label-count-{place.key}.svg", plot)
+            sections.append(Section(f"Gain by label count, {place.title}", figures=(Plot(plot),)))
+        if "logits" in figures:
+            sections.append(example_section(done.lines(place), place.dataset))
+    said = tuple(
+        f"{claim.claim} ({claim.where}; the paper's own numbers: {claim.in_paper})" for claim in claims()
+    )
+    sections.append(Section("What the paper claims in its text", notes=said))
+    for what, why in done.skipped.items():
+        typer.echo(f"not run: {what}: {why}", err=True)
+    if done.skipped:
+        notes = tuple(f"{what}: {why}" for what, why in done.skipped.items())
+        sections.append(Section("Not run", notes=notes))
+    options.write_text(out / "report.html", html_page("Tables and figures of ML-TTA", sections))
+    typer.echo(f"wrote {out / 'report.html'} and each table beside it", err=True)
