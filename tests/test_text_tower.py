@@ -41,7 +41,9 @@ def test_a_vit_b_16_text_tower_with_the_coco_labels_agrees_to_one_in_a_hundred_t
     ids=["one label", "very different lengths", "200 labels"],
 )
 @pytest.mark.parametrize("budget", [None, 64], ids=["kept graph", "in pieces"])
-def test_features_and_gradients_equal_full_length_encoding(tiny, labels, budget, monkeypatch):
+@pytest.mark.parametrize("dense", [0, 10_000], ids=["attention in groups", "attention under a mask"])
+def test_features_and_gradients_equal_full_length_encoding(tiny, labels, budget, dense, monkeypatch):
+    monkeypatch.setattr(text_tower_module, "DENSE_TOKENS", dense)
     if budget is not None:  # a small memory budget cuts the labels into chunks
         monkeypatch.setattr(text_tower_module, "GRAPH_BYTES", budget * 2 * 20 * 64 * 4)
     encoder = tiny.encode_labels(LabelSet.of([label.strip() for label in labels]))
@@ -65,6 +67,20 @@ def test_many_gradients_go_back_through_one_shared_forward(tiny):
     together = pull_back(weight)
     one_by_one = torch.cat([pull_back(w[None]) for w in weight])
     torch.testing.assert_close(together, one_by_one, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "labels", [["dog"], ["dog", "traffic light", "a label of quite a few more words", "cat"]]
+)
+def test_gradients_through_the_kept_jacobian_equal_a_backward_pass(tiny, labels):
+    encoder = tiny.encode_labels(LabelSet.of(labels))
+    features, pull_back = encoder.initial()
+    weight = torch.randn(5, *features.shape[1:], generator=torch.Generator().manual_seed(1))
+    plain = pull_back(weight)
+    encoder.jacobian = True
+    kept = encoder.initial()[1](weight)
+    assert not torch.equal(kept, plain)  # it is another way
+    assert (kept - plain).norm() < 1e-5 * plain.norm()
 
 
 def test_a_context_per_label_equals_encoding_each_label_alone(tiny):

@@ -16,11 +16,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mltta.cuda_graph import CudaGraph
 from mltta.errors import ConfigError
+from mltta.jacobian import jacobian_pays, label_jacobian
+from mltta.prefix_attention import attend, sees
 from mltta.prompts import Prompts
 
 # Activations kept for a backward pass: above this the forward is redone in pieces instead of kept.
 GRAPH_BYTES = 384 * 2**20
+# Up to so many tokens, all of them attend to all at once and a mask says which count.
+DENSE_TOKENS = 640
+# Up to so many contexts, a forward pass on a GPU is replayed from a CUDA graph.
+GRAPHED_CONTEXTS = 4
 
 
 class TextTower:
@@ -78,12 +85,23 @@ class _Group:
     tokens: Tensor  # (n, L) token ids, the last of each the end-of-text token
 
 
+@dataclass(frozen=True)
+class _Chunk:
+    """Groups that are encoded together; with few tokens they attend in one go, under a mask."""
+
+    groups: list[_Group]
+    sees: Tensor | None  # (P+T, P+T) which token sees which
+
+
 class LabelEncoder:
     """Text features of a label list as a function of the context.
 
     ``encoder(contexts)`` takes contexts (B, M, W), shared by all labels, or (B, C, M, W), one per label,
     and returns unit features (B, C, D). ``encoder.features`` are those of the initial context.
     """
+
+    #: take first-step gradients from a kept Jacobian: None decides by itself
+    jacobian: bool | None = None
 
     def __init__(
         self, tower: TextTower, prompts: Prompts, context: Tensor | None, features: Tensor | None = None
@@ -97,6 +115,9 @@ class LabelEncoder:
         self._tower = tower
         self._prompts = prompts
         self._initial: tuple[Tensor, Callable[[Tensor], Tensor]] | None = None
+        self._jacobian: Tensor | None = None
+        self._pulled = 0
+        self._graphs: dict[int, CudaGraph] = {}
         self._features = features
         self.tunable = features is None and prompts.length > 0
         if features is not None:
@@ -115,6 +136,9 @@ class LabelEncoder:
         self.context = context.detach().to(device, torch.float32)
         self._chunks = self._pack() if tower.causal else []
 
+    def __len__(self) -> int:
+        return len(self._prompts.texts)
+
     @property
     def features(self) -> Tensor:
         """(C, D) unit features under the initial context, computed once, without a graph behind them."""
@@ -126,12 +150,31 @@ class LabelEncoder:
         """``linearize`` at the initial context, kept: every image's first step starts from it."""
         if self._initial is None:
             self._initial = self.linearize(self.context[None])
-        return self._initial
+        return self._initial[0], self._pull_initial
+
+    def _pull_initial(self, gradients: Tensor) -> Tensor:
+        assert self._initial is not None
+        self._pulled += gradients.shape[0]
+        if self._jacobian is None and (
+            jacobian_pays(self, self._pulled) if self.jacobian is None else self.jacobian
+        ):
+            self._jacobian = label_jacobian(self)
+        if self._jacobian is None:
+            return self._initial[1](gradients)
+        return (gradients.flatten(1) @ self._jacobian).view(-1, *self.context.shape)
 
     @torch.no_grad()
     def __call__(self, contexts: Tensor) -> Tensor:
         if not self._chunks or contexts.ndim == 4:
             return self.plain(contexts)
+        if contexts.is_cuda and contexts.shape[0] <= GRAPHED_CONTEXTS:
+            # a few contexts take less time to compute than to launch
+            graphed = self._graphs.get(contexts.shape[0]) or CudaGraph(self._forward, contexts)
+            self._graphs[contexts.shape[0]] = graphed
+            return graphed(contexts)
+        return self._forward(contexts)
+
+    def _forward(self, contexts: Tensor) -> Tensor:
         return self._scatter([self._encode(contexts, chunk) for chunk in self._chunks])
 
     def linearize(self, contexts: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -145,7 +188,7 @@ class LabelEncoder:
             return whole.detach(), lambda g: _pull(whole, leaf, g, retain=True)
         if (
             len(self._chunks) == 1
-            and leaf.shape[0] * self._tokens_in(self._chunks[0]) <= self._token_budget()
+            and leaf.shape[0] * self._tokens_in(self._chunks[0].groups) <= self._token_budget()
         ):
             features = self._scatter([self._encode(leaf, self._chunks[0])])
             return features.detach(), lambda g: _pull(features, leaf, g, retain=True)
@@ -153,7 +196,7 @@ class LabelEncoder:
         def pull(gradients: Tensor) -> Tensor:
             total = torch.zeros((gradients.shape[0], *leaf.shape[1:]), device=leaf.device)
             for chunk in self._chunks:
-                own = torch.cat([group.labels for group in chunk])
+                own = torch.cat([group.labels for group in chunk.groups])
                 total += _pull(self._encode(leaf, chunk), leaf, gradients[:, own], retain=False)
             return total
 
@@ -170,9 +213,9 @@ class LabelEncoder:
         x = torch.cat([words[:, :, : p.start], contexts, words[:, :, p.start + p.length :]], dim=2)
         return tower.run(x.flatten(0, 1), self._end.repeat(batch)).view(batch, labels, -1)
 
-    def _encode(self, contexts: Tensor, groups: list[_Group]) -> Tensor:
-        """Features (B, n, D) of the groups' labels, in the groups' order."""
-        tower, batch = self._tower, contexts.shape[0]
+    def _encode(self, contexts: Tensor, chunk: _Chunk) -> Tensor:
+        """Features (B, n, D) of a chunk's labels, in the groups' order."""
+        tower, batch, groups = self._tower, contexts.shape[0], chunk.groups
         head = self._prompts.start + self._prompts.length  # P: tokens shared by all labels
         start = tower.embed(self._tokens[:1, : self._prompts.start]).expand(batch, -1, -1)
         own = [tower.embed(g.tokens) + tower.positions[head : head + g.tokens.shape[1]] for g in groups]
@@ -182,7 +225,7 @@ class LabelEncoder:
         )
         shapes = [tuple(g.tokens.shape) for g in groups]
         for block in tower.blocks:
-            x = x + block.ls_1(_attend(block.attn, block.ln_1(x), head, shapes))
+            x = x + block.ls_1(attend(block.attn, block.ln_1(x), head, shapes, chunk.sees))
             x = x + block.ls_2(block.mlp(block.ln_2(x)))
         offset, ends = head, []
         for n, length in shapes:
@@ -194,7 +237,7 @@ class LabelEncoder:
         """Put chunk features back into the order of the labels."""
         return torch.cat(parts, dim=1)[:, self._back]
 
-    def _pack(self) -> list[list[_Group]]:
+    def _pack(self) -> list[_Chunk]:
         """Group labels by the number of their own tokens, and cut the groups into chunks that fit memory."""
         head = self._prompts.start + self._prompts.length
         lengths = self._end + 1 - head
@@ -210,7 +253,15 @@ class LabelEncoder:
             chunks[-1].append(group)
         order = torch.cat([group.labels for chunk in chunks for group in chunk])
         self._back = order.argsort()
-        return chunks
+        return [
+            _Chunk(
+                chunk,
+                sees(head, [group.tokens.shape for group in chunk], self._tokens.device)
+                if self._tokens_in(chunk) <= DENSE_TOKENS
+                else None,
+            )
+            for chunk in chunks
+        ]
 
     def _tokens_in(self, groups: list[_Group]) -> int:
         return self._prompts.start + self._prompts.length + sum(g.tokens.numel() for g in groups)
@@ -218,33 +269,6 @@ class LabelEncoder:
     def _token_budget(self) -> int:
         """Tokens whose activations (about 20 widths a layer) fit in GRAPH_BYTES."""
         return max(64, GRAPH_BYTES // (len(self._tower.blocks) * 20 * self._tower.width * 4))
-
-
-def _attend(attn: nn.MultiheadAttention, x: Tensor, head: int, shapes: list[tuple[int, ...]]) -> Tensor:
-    """Causal attention over a shared head of P tokens followed by groups of n labels with L tokens each."""
-    batch = x.shape[0]
-    qkv = F.linear(x, attn.in_proj_weight, attn.in_proj_bias)
-    qkv = qkv.view(batch, -1, 3, attn.num_heads, attn.head_dim)
-    q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, P+T, d)
-    q = q * attn.head_dim**-0.5
-    k_head, v_head = k[:, :, :head], v[:, :, :head]
-    causal = torch.ones(head, head, dtype=torch.bool, device=x.device).triu(1)
-    scores = (q[:, :, :head] @ k_head.transpose(-1, -2)).masked_fill(causal, -torch.inf)
-    out = [scores.softmax(-1) @ v_head]
-    offset = head
-    for n, length in shapes:
-        here = slice(offset, offset + n * length)
-        q_own, k_own, v_own = (
-            t[:, :, here].reshape(batch, attn.num_heads, n, length, -1) for t in (q, k, v)
-        )  # (B, H, n, L, d)
-        to_head = (q[:, :, here] @ k_head.transpose(-1, -2)).view(batch, attn.num_heads, n, length, head)
-        causal = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
-        to_own = (q_own @ k_own.transpose(-1, -2)).masked_fill(causal, -torch.inf)
-        weights = torch.cat([to_head, to_own], dim=-1).softmax(-1)
-        from_head = weights[..., :head].flatten(2, 3) @ v_head
-        out.append(from_head + (weights[..., head:] @ v_own).flatten(2, 3))
-        offset += n * length
-    return attn.out_proj(torch.cat(out, dim=2).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
 def _pull(features: Tensor, leaf: Tensor, gradients: Tensor, retain: bool) -> Tensor:
