@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mltta.captions.compose import compose_captions
 from mltta.captions.nouns import label_matches
+from mltta.captions.search import Search
 from mltta.errors import CaptionError
 from mltta.labels import LabelSet
 from mltta.weights import MINI
@@ -41,6 +42,7 @@ class LabelledCaptions:
         if len(mentions) != embeddings.shape[0] or not len(mentions):
             raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
         self.embeddings = embeddings.float()
+        self._search = Search(self.embeddings)
         self.mentions = mentions
         self.n_labels = n_labels
         device = embeddings.device
@@ -65,7 +67,7 @@ class LabelledCaptions:
 
     def nearest(self, features: Tensor, n: int) -> Tensor:
         """Indices (..., n) of the captions most similar to features (..., D), nearest first; exact."""
-        return (features @ self.embeddings.T).topk(min(n, len(self)), dim=-1).indices
+        return self._search(features, n)[1]
 
     def k(self, caption: Tensor, count: Literal["set", "list"] = "set") -> Tensor:
         """How many labels each caption names: as a set (paper) or counting repeats (released)."""
@@ -73,9 +75,9 @@ class LabelledCaptions:
 
     def votes(self, features: Tensor, n: int, scale: float) -> Tensor:
         """Share (..., C) of the n captions nearest to features (..., D) that name each label, nearer ones more."""
-        near = (features @ self.embeddings.T).topk(min(n, len(self)), dim=-1)
-        weight = (scale * near.values).softmax(dim=-1)
-        return (weight.unsqueeze(-2) @ self.multi_hot(near.indices)).squeeze(-2)
+        similarity, near = self._search(features, n)
+        weight = (scale * similarity).softmax(dim=-1)
+        return (weight.unsqueeze(-2) @ self.multi_hot(near)).squeeze(-2)
 
     def multi_hot(self, caption: Tensor) -> Tensor:
         """Label sets (..., C) of captions (...) as zeros and ones."""

@@ -1,0 +1,133 @@
+"""The published procedure, written plainly: the twin that the fast path is measured and checked against.
+
+One image at a time, every prompt a full sequence of 77 tokens, torch's own AdamW, a full sort of all captions, views
+made with Pillow, the clean view encoded again at the end. No sharing, no caching, no batching over images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from benchmarks.text_tower import encode_text_with_context
+from mltta.backbone import Backbone
+from mltta.captions.base import LabelledCaptions
+from mltta.labels import LabelSet
+
+
+class Plain:
+    """clip, tpt and ml-tta with the paper's settings, for one image at a time.
+
+    Args:
+        autocast: run in half precision on a GPU, as the released code does; float32 without.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        labels: LabelSet,
+        captions: LabelledCaptions | None = None,
+        autocast: bool = False,
+    ):
+        encoder = backbone.encode_labels(labels)
+        self.backbone, self.autocast = backbone, autocast
+        self.tokens = encoder._prompts.tokens.to(backbone.device)
+        self.start = encoder.context.clone()
+        self.captions = captions.named() if captions is not None else None
+
+    def clip(self, pixels: Tensor) -> Tensor:
+        """Scores (C,) of rendered views (N, 3, S, S)."""
+        with torch.no_grad(), self._precision():
+            return self._logits(self._images(pixels[:1]), self._text(self.start))[0].float()
+
+    def tpt(self, pixels: Tensor, ratio: float = 0.1, lr: float = 5e-3) -> Tensor:
+        context = self.start.clone().requires_grad_()
+        optimizer = torch.optim.AdamW([context], lr=lr)
+        with self._precision():
+            views = self._images(pixels)
+            logits = self._logits(views, self._text(context))
+            loss = marginal_entropy(logits[confident(logits, ratio)])
+        self._step(optimizer, loss)
+        with torch.no_grad(), self._precision():
+            return self._logits(self._images(pixels[:1]), self._text(context))[0].float()
+
+    def ml_tta(
+        self, pixels: Tensor, ratio: float = 0.1, lr: Sequence[float] = (1e-2, 1e-3), per_view: int = 16
+    ) -> Tensor:
+        assert self.captions is not None
+        view_context, caption_context = (self.start.clone().requires_grad_() for _ in range(2))
+        optimizer = torch.optim.AdamW(
+            [{"params": [view_context], "lr": lr[0]}, {"params": [caption_context], "lr": lr[1]}]
+        )
+        with self._precision():
+            views = self._images(pixels)
+            found = (views.float() @ self.captions.embeddings.T).argsort(dim=-1, descending=True)[
+                :, :per_view
+            ]
+            views_logits = self._logits(views, self._text(view_context))
+            rows = self.captions.embeddings[found.flatten()].to(views.dtype)
+            caption_logits = self._logits(rows, self._text(caption_context))
+            loss = views_logits.new_zeros(())
+            for logits, caption in ((views_logits, found[:, 0]), (caption_logits, found.flatten())):
+                bound = bind(logits, self.captions.k(caption))
+                loss = loss + mean_entropy(bound[confident(bound, ratio)])
+        self._step(optimizer, loss)
+        with torch.no_grad(), self._precision():
+            clean = self._images(pixels[:1])
+            scores = [
+                self._logits(clean, self._text(context))[0] for context in (view_context, caption_context)
+            ]
+            return (scores[0] + scores[1]).float()
+
+    def method(self, name: str) -> Callable[[Tensor], Tensor]:
+        """One of the three by the name it is registered under."""
+        return {"clip": self.clip, "tpt": self.tpt, "ml-tta": self.ml_tta}[name]
+
+    def _images(self, pixels: Tensor) -> Tensor:
+        with torch.no_grad():
+            return torch.nn.functional.normalize(self.backbone.model.encode_image(pixels), dim=-1)
+
+    def _text(self, context: Tensor) -> Tensor:
+        return encode_text_with_context(self.backbone, self.tokens, context)
+
+    def _logits(self, rows: Tensor, text: Tensor) -> Tensor:
+        return self.backbone.logit_scale * rows @ text.T
+
+    def _precision(self) -> AbstractContextManager[object]:
+        return torch.autocast("cuda", torch.float16) if self.autocast else nullcontext()
+
+    def _step(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def entropy(logits: Tensor) -> Tensor:
+    return -(logits.softmax(-1) * logits.log_softmax(-1)).sum(-1)
+
+
+def mean_entropy(logits: Tensor) -> Tensor:
+    return entropy(logits).mean()
+
+
+def marginal_entropy(logits: Tensor) -> Tensor:
+    log_mean = logits.log_softmax(-1).logsumexp(0) - torch.tensor(float(len(logits))).log()
+    return -(log_mean.exp() * log_mean).sum()
+
+
+def confident(logits: Tensor, ratio: float) -> Tensor:
+    """The rows of lowest entropy, at least one."""
+    return entropy(logits.detach().float()).argsort()[: max(1, int(len(logits) * ratio))]
+
+
+def bind(logits: Tensor, k: Tensor) -> Tensor:
+    """Tie each row's k highest logits to its maximum, gradient untouched."""
+    order = logits.argsort(-1, descending=True)
+    rank = torch.empty_like(order).scatter_(
+        -1, order, torch.arange(logits.shape[-1], device=k.device).expand_as(order)
+    )
+    top = logits.max(-1, keepdim=True).values
+    return torch.where(rank < k[:, None], logits + (top - logits).detach(), logits)

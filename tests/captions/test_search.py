@@ -1,0 +1,32 @@
+"""Searching captions by halves and groups finds what a full float32 scan finds."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mltta.captions.search import Search
+
+
+def unit(*shape: int, seed: int = 0) -> torch.Tensor:
+    return F.normalize(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)), dim=-1)
+
+
+@pytest.mark.parametrize("captions", [5, 127, 128, 129, 5000])
+@pytest.mark.parametrize("n", [1, 16])
+def test_the_scan_in_half_precision_finds_what_a_full_scan_finds(captions, n):
+    base, features = unit(captions, 32), unit(2, 7, 32, seed=1)
+    want = (features @ base.T).topk(min(n, captions), dim=-1)
+    values, indices = Search(base)._scan(features.flatten(0, 1), min(n, captions))
+    torch.testing.assert_close(indices.view_as(want.indices), want.indices)
+    torch.testing.assert_close(values.view_as(want.values), want.values)
+
+
+def test_neighbours_closer_than_half_precision_are_told_apart():
+    rows = unit(3, 32, seed=1)
+    # 40 captions that differ from a view by less than half precision sees
+    base = torch.cat([unit(2000, 32), F.normalize(rows[:1] + 1e-2 * unit(40, 32, seed=2), dim=-1)])
+    want = (rows @ base.T).topk(16).indices
+    got = Search(base)._scan(rows, 16)[1]
+    assert got[0].tolist() == want[0].tolist()
