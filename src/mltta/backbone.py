@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,12 +17,22 @@ from mltta import weights as weights_
 from mltta.allocation import keep_freed_memory
 from mltta.errors import ConfigError
 from mltta.labels import LabelSet
-from mltta.prompts import DEFAULT_TEMPLATE, build_prompts
+from mltta.prompts import (
+    DEFAULT_TEMPLATE,
+    DescriptionSource,
+    Prompts,
+    TemplateSource,
+    build_prompts,
+    check_lengths,
+    list_templates,
+    load_descriptions,
+)
 from mltta.text_tower import LabelEncoder, TextTower
 from mltta.views import Preprocess
 
-# Views a pass on the CPU: few enough for its caches, so 64 at once take five times as long.
-CPU_CHUNK = 8
+log = logging.getLogger("mltta")
+# Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it.
+CPU_CHUNK, GPU_CHUNK = 8, 2048
 
 
 class Backbone:
@@ -43,6 +54,10 @@ class Backbone:
         #: the model's own temperature, never 100 by habit
         self.logit_scale = float(self.model.logit_scale.exp())
         self.model.visual.to(image_dtype, memory_format=torch.channels_last)
+        #: views that go through the image tower at once
+        self.chunk = CPU_CHUNK if device.type == "cpu" else GPU_CHUNK
+        self._compiled: Any = None
+        self._compiled_for = 0
 
     @property
     def context_length(self) -> int:
@@ -72,15 +87,50 @@ class Backbone:
     def arithmetic(self) -> str:
         """The precision that images are encoded in, in words."""
         name = str(self.image_dtype).removeprefix("torch.")
-        return f"{name}, TF32" if self.device.type == "cuda" and torch.backends.cudnn.allow_tf32 else name
+        tf32 = (
+            self.device.type == "cuda"
+            and self.image_dtype == torch.float32
+            and torch.backends.cudnn.allow_tf32
+        )
+        return f"{name}, TF32 convolutions" if tf32 else name
 
     @torch.no_grad()
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
-        pixels = pixels.to(self.device, self.image_dtype).contiguous(memory_format=torch.channels_last)
-        parts = torch.split(pixels, CPU_CHUNK) if self.device.type == "cpu" else (pixels,)
-        features = torch.cat([self.model.encode_image(part) for part in parts])
-        return F.normalize(features.float(), dim=-1)
+        """Unit float32 features (N, D) of normalised images (N, 3, S, S).
+
+        A GPU that runs out of memory is given half as many at a time, from then on.
+        """
+        start, features = 0, []
+        while start < len(pixels):
+            part = pixels[start : start + self.chunk].to(self.device, self.image_dtype)
+            try:
+                features.append(self._tower_features(part.contiguous(memory_format=torch.channels_last)))
+            except torch.cuda.OutOfMemoryError:
+                if self.chunk == 1:
+                    raise
+                torch.cuda.empty_cache()
+                self.chunk = max(1, min(self.chunk, len(part)) // 2)
+                log.info("out of GPU memory: %d views at a time from here on", self.chunk)
+                continue
+            start += len(part)
+        return F.normalize(torch.cat(features).float(), dim=-1)
+
+    def _tower_features(self, views: Tensor) -> Tensor:
+        if self._compiled is None:
+            return self.model.encode_image(views)  # type: ignore[no-any-return]
+        # a compiled tower knows one size; what is missing is filled up and dropped
+        size = self._compiled_for
+        filled = (
+            views
+            if len(views) == size
+            else torch.cat([views, views[:1].expand(size - len(views), -1, -1, -1)])
+        )
+        features: Tensor = self._compiled(filled.contiguous(memory_format=torch.channels_last))
+        return features[: len(views)]
+
+    def compile(self, views: int = GPU_CHUNK) -> None:
+        """Compile the image tower for so many views at a time: half a minute, which long runs on a GPU win back."""
+        self._compiled, self._compiled_for, self.chunk = torch.compile(self.model.encode_image), views, views
 
     @torch.no_grad()
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:
@@ -104,23 +154,50 @@ class Backbone:
         return torch.cat(features)[order.argsort()]
 
     def encode_labels(
-        self, labels: LabelSet, template: str = DEFAULT_TEMPLATE, context: Tensor | None = None
+        self,
+        labels: LabelSet,
+        template: TemplateSource = DEFAULT_TEMPLATE,
+        context: Tensor | None = None,
+        descriptions: DescriptionSource | None = None,
     ) -> LabelEncoder:
         """The labels' text features as a function of the context in front of them.
 
+        Of several templates, or templates and descriptions, a label's feature is the normalised mean of the unit
+        features of all its prompts. It is fixed then: there is no single context to tune.
+
         Args:
             labels: the label set; its ``texts`` go into the prompt.
-            template: text with one {}; its words in front of the label start the context.
+            template: text with one {}, whose words in front of the label start the context; or several, or the name
+                of a set, "openai" or "simple".
             context: (M, W) learned or random vectors that replace those words.
+            descriptions: sentences by label that are prompts as they stand, or a JSON file of them.
         """
-        n_context = None if context is None else context.shape[0]
-        prompts = build_prompts(
-            self.tokenizer,
-            labels.texts,
-            template=template,
-            context_length=self.context_length,
-            n_context=n_context,
-        )
+        templates = list_templates(template)
+        sentences = None if descriptions is None else load_descriptions(descriptions, labels)
+        if len(templates) == 1 and not sentences:
+            return self._encode_template(labels, templates[0], context)
+        if context is not None:
+            raise ConfigError(
+                "context vectors take the place of one template's words, and an ensemble of templates has no single "
+                "context: give one template and no descriptions"
+            )
+        total = torch.zeros((), device=self.device)
+        for one in templates:
+            total = total + self._encode_template(labels, one).features  # (C, D)
+        prompts = self._layout(labels, templates[0])
+        if sentences:
+            check_lengths(self.tokenizer, sentences, self.context_length - prompts.start - 1)
+            features = self.encode_texts([text for texts in sentences.values() for text in texts])
+            place = {name: i for i, name in enumerate(labels.names)}
+            owners = torch.tensor([place[name] for name, texts in sentences.items() for _ in texts])
+            total = total.index_add(0, owners.to(self.device), features.to(self.device))
+        return LabelEncoder(self.tower, prompts, None, features=F.normalize(total, dim=-1))
+
+    def _encode_template(
+        self, labels: LabelSet, template: str, context: Tensor | None = None
+    ) -> LabelEncoder:
+        """One template's labels; their context can be tuned where the tower has one."""
+        prompts = self._layout(labels, template, None if context is None else context.shape[0])
         if not self.tower.tunable:
             if context is not None:
                 raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
@@ -129,13 +206,22 @@ class Backbone:
             )
         return LabelEncoder(self.tower, prompts, context)
 
+    def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
+        return build_prompts(
+            self.tokenizer,
+            labels.texts,
+            template=template,
+            context_length=self.context_length,
+            n_context=n_context,
+        )
+
 
 def load_backbone(
     model: str | None = None,
     weights: str | Path | None = None,
     *,
     device: str | torch.device = "auto",
-    image_dtype: torch.dtype = torch.float32,
+    image_dtype: torch.dtype | None = None,
     quick_gelu: bool | None = None,
     allow_torchscript: bool = False,
     random_weights: bool = False,
@@ -147,7 +233,8 @@ def load_backbone(
             or a folder with open_clip_config.json.
         weights: a pretrained tag, or a local file (safetensors, state_dict, OpenAI's .pt archive).
         device: "auto" takes a GPU where there is one.
-        image_dtype: precision of the image tower; texts and scores stay in float32.
+        image_dtype: precision of the image tower, by default bfloat16 on a GPU and float32 on a CPU; texts and
+            scores stay in float32.
         quick_gelu: the activation a local file was trained with.
         allow_torchscript: open OpenAI's original archive, which is a program.
         random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
@@ -159,7 +246,10 @@ def load_backbone(
         allow_torchscript=allow_torchscript,
         random_weights=random_weights,
     )
-    return Backbone(loaded, pick_device(device), image_dtype)
+    chosen = pick_device(device)
+    if image_dtype is None:
+        image_dtype = torch.bfloat16 if chosen.type == "cuda" else torch.float32
+    return Backbone(loaded, chosen, image_dtype)
 
 
 def pick_device(device: str | torch.device) -> torch.device:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 from PIL.Image import Image
 from torch import Tensor
 
+from mltta.device_views import DeviceViews
 from mltta.errors import ConfigError
+from mltta.images import image_id
 from mltta.views import Preprocess, ViewSpec, render_views
 
 if TYPE_CHECKING:
@@ -79,11 +83,46 @@ def render(
     *,
     seed: int = 0,
     image_id: str | None = None,
+    name: str | None = None,
 ) -> Rendered:
     """Pixels of all views that some methods need; pure CPU work, fit for a worker."""
     return {
-        spec: render_views(image, spec, preprocess, seed=seed, image_id=image_id) for spec in union(specs)
+        spec: render_views(image, spec, preprocess, seed=seed, image_id=image_id, name=name)
+        for spec in union(specs)
     }
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """An image as a GPU takes it, to make its views there."""
+
+    pixels: Tensor  # (H, W, 3) uint8
+    id: str  # what the randomness of its views hangs on
+
+
+def decode(image: Image) -> Decoded:
+    """Pixels and name of an image; pure CPU work, fit for a worker."""
+    return Decoded(torch.from_numpy(np.array(image)), image_id(image))
+
+
+def encode_decoded(
+    backbone: Backbone,
+    images: Sequence[Decoded],
+    specs: Iterable[ViewSpec],
+    *,
+    seed: int = 0,
+    looks: Sequence[Look] = (),
+) -> Encoded:
+    """Make the views of some images on the backbone's device, and encode them.
+
+    The views are those of ``render`` up to rounding: the same crops and flips, resampled by matrix products.
+    """
+    views = DeviceViews(backbone.preprocess, backbone.device, backbone.image_dtype, channels_last=True)
+    features = {}
+    for spec in union(specs):
+        pixels = views.render([image.pixels for image in images], spec, seed, [image.id for image in images])
+        features[spec] = backbone.encode_images(pixels.flatten(0, 1)).view(len(images), spec.count, -1)
+    return Encoded(features, looks)
 
 
 def encode(backbone: Backbone, images: Sequence[Rendered], looks: Sequence[Look] = ()) -> Encoded:

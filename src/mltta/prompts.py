@@ -1,17 +1,31 @@
-"""Where the learnable context comes from, and how labels are laid out behind it as tokens."""
+"""What a model reads for a label: templates, their learnable context as tokens, and sentences of the user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from mltta.errors import ConfigError, LabelError
+from mltta.labels import LabelSet
 
 DEFAULT_TEMPLATE = "a photo of a {}."
+#: sets of templates by name: open_clip's OPENAI_IMAGENET_TEMPLATES (80) and SIMPLE_IMAGENET_TEMPLATES (7)
+TEMPLATE_SETS = ("openai", "simple")
+
+#: one template, several, or the name of a set
+TemplateSource: TypeAlias = str | Sequence[str]
+#: sentences by label, or the JSON file that holds them
+DescriptionSource: TypeAlias = Mapping[str, Sequence[str]] | str | os.PathLike[str]
+
+log = logging.getLogger("mltta")
 
 
 @dataclass(frozen=True)
@@ -29,8 +43,34 @@ def split_template(template: str) -> tuple[str, str]:
     """Cut "a photo of a {}." into the words before the label and what follows it."""
     before, hole, after = template.partition("{}")
     if not hole or "{}" in after:
-        raise ConfigError(f"a prompt template holds one {{}} where the label goes; got {template!r}")
+        raise ConfigError(
+            f"a prompt template holds one {{}} where the label goes; got {template!r}. "
+            f"Sets of templates are called {' and '.join(TEMPLATE_SETS)}."
+        )
     return before.strip(), after
+
+
+def list_templates(template: TemplateSource) -> tuple[str, ...]:
+    """The templates that are meant: the one given, those of a list, or those of a set.
+
+    >>> list_templates("simple")[0]
+    'itap of a {}.'
+    """
+    if isinstance(template, str) and template in TEMPLATE_SETS:
+        import open_clip  # takes seconds
+
+        named = getattr(open_clip, f"{template.upper()}_IMAGENET_TEMPLATES")
+        return tuple(fill("{}") for fill in named)
+    if not template:
+        raise ConfigError(f"there is no prompt template; give one such as {DEFAULT_TEMPLATE!r}")
+    templates = (
+        tuple(template) if isinstance(template, Sequence) and not isinstance(template, str) else (template,)
+    )
+    for one in templates:
+        if not isinstance(one, str):
+            raise ConfigError(f"a prompt template is a text with one {{}}; got {one!r}")
+        split_template(one)
+    return templates
 
 
 def token_ids(tokenizer: Any, text: str) -> list[int]:
@@ -79,3 +119,94 @@ def random_context(n_context: int, width: int, seed: int = 0) -> Tensor:
     """Context vectors (M, W) drawn as CoOp draws them: normal, standard deviation 0.02."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(n_context, width, generator=generator) * 0.02
+
+
+class Descriptions(dict[str, tuple[str, ...]]):
+    """Sentences by the label's name, checked against a label list; `load_descriptions` makes them."""
+
+
+def load_descriptions(source: DescriptionSource, labels: LabelSet) -> Descriptions:
+    """Sentences about labels, such as ``{"dog": ["a furry animal with a wet nose."]}``, from a mapping or a JSON file.
+
+    A label may be written in any case or spacing. Labels without sentences are named in a warning: their prompts are
+    the templates alone. Descriptions that were checked before come back as they are.
+    """
+    if isinstance(source, Descriptions) and source.keys() <= set(labels.names):
+        return source
+    given: object = source
+    where = "descriptions"
+    if isinstance(source, (str, os.PathLike)):
+        where, given = str(source), _read_json(Path(source))
+    if not isinstance(given, Mapping):
+        raise LabelError(
+            f'{where}: give a mapping from labels to lists of sentences, such as {{"dog": ["a furry animal."]}}'
+        )
+    found = Descriptions()
+    for label, sentences in given.items():
+        try:
+            name = labels.names[labels.index(str(label))]
+        except LabelError as error:
+            raise LabelError(f"{where}: {error}") from None
+        if name in found:
+            raise LabelError(
+                f"{where}: the label {name!r} is described twice; put its sentences into one list"
+            )
+        found[name] = _sentences(sentences, f"{where}: label {name!r}")
+    missing = [name for name in labels if name not in found]
+    if missing:
+        shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        log.warning(
+            "%s: %d of %d labels have none (%s); for those the templates stand alone",
+            where,
+            len(missing),
+            len(labels),
+            shown,
+        )
+    return found
+
+
+def check_lengths(tokenizer: Any, descriptions: Descriptions, room: int) -> None:
+    """Refuse a sentence that takes more tokens than the text tower reads, as `build_prompts` refuses a label."""
+    for name, sentences in descriptions.items():
+        for sentence in sentences:
+            count = len(token_ids(tokenizer, sentence))
+            if count > room:
+                raise LabelError(
+                    f"a description of label {name!r} is too long: {sentence[:60]!r} takes {count} tokens "
+                    f"and this model reads {room}. Shorten it."
+                )
+
+
+def _sentences(value: object, where: str) -> tuple[str, ...]:
+    """The sentences of one label, or what is wrong with them."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise LabelError(f"{where}: its descriptions must be a list of sentences, not {value!r}")
+    if not value:
+        raise LabelError(f"{where}: its list of descriptions is empty; write a sentence or remove the label")
+    for sentence in value:
+        if not isinstance(sentence, str) or not sentence.strip():
+            raise LabelError(f"{where}: a description must be a sentence, not {sentence!r}")
+    return tuple(" ".join(sentence.split()) for sentence in value)
+
+
+def _read_json(path: Path) -> Any:
+    """Read a JSON file, refusing a key that occurs twice in an object, of which json would drop the first."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(pairs)
+        if len(content) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise LabelError(
+                f"{path}: the label {twice!r} is described twice; put its sentences into one list"
+            )
+        return content
+
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=once)
+    except FileNotFoundError:
+        raise LabelError(f"{path}: no such file; check the spelling of the path") from None
+    except OSError as error:
+        raise LabelError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # not UTF-8, or not JSON
+        raise LabelError(f"{path}: not valid JSON in UTF-8: {error}") from None

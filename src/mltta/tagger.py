@@ -17,14 +17,14 @@ from torch import Tensor
 
 from mltta.backbone import Backbone, load_backbone
 from mltta.captions.base import CaptionBase, default_captions, label_captions
-from mltta.encode import Encoded, Look, Rendered, encode, render
+from mltta.encode import Decoded, Encoded, Look, Rendered, decode, encode, encode_decoded, render
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images import find_images, load_image
 from mltta.labels import LabelSet
 from mltta.methods import create_method, method_class
 from mltta.methods.base import OnlineMethod, State
 from mltta.presence import Presence
-from mltta.prompts import DEFAULT_TEMPLATE
+from mltta.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource
 from mltta.views import Preprocess, ViewSpec, render_views
 
 log = logging.getLogger("mltta")
@@ -57,10 +57,11 @@ class Tags(list[dict[str, Any]]):
 
 @dataclass(frozen=True)
 class _Prepared:
-    """A decoded image with its views, or what is wrong with it."""
+    """A decoded image, with its views unless a GPU makes them, or what is wrong with it."""
 
     name: str
     rendered: Rendered = field(default_factory=dict)
+    decoded: Decoded | None = None
     look: Look | None = None
     error: str | None = None
 
@@ -84,7 +85,8 @@ class Tagger:
         method: str = "ml-tta",
         weights: str | Path | None = None,
         captions: CaptionBase | str | Path | None = None,
-        template: str = DEFAULT_TEMPLATE,
+        template: TemplateSource = DEFAULT_TEMPLATE,
+        descriptions: DescriptionSource | None = None,
         teacher: str | Backbone | None = None,
         preset: str = "paper",
         device: str = "auto",
@@ -101,6 +103,9 @@ class Tagger:
         method: how to adapt; ``list_methods()``.
         weights: a pretrained tag or a local weights file.
         captions: a caption base, its folder, or a text file with one caption a line.
+        template: one prompt template, several, or the name of a set; only "clip" and other methods that tune no
+            prompt take several.
+        descriptions: sentences by label, or a JSON file with them.
         teacher: a second model for the methods that ask one, or "self".
         seed: chooses the random views, together with each image's content.
         presence: the rule that says which labels an image shows.
@@ -136,6 +141,7 @@ class Tagger:
             model,
             self.labels,
             template=template,
+            descriptions=descriptions,
             captions=captions,
             teacher=teacher,
             preset=preset,
@@ -144,6 +150,8 @@ class Tagger:
         self.captions = self.method.problem.captions or label_captions(self.labels, model, captions)
         self.presence = presence or Presence()
         self._state: State | None = None
+        #: whether a GPU makes the views
+        self.on_device = model.device.type != "cpu" and not any(spec.generated for spec in self.method.needs)
         self.batch_size = 1 if model.device.type == "cpu" else (batch_size or 8)
 
     def __call__(self, images: Any) -> Tags | list[Tags]:
@@ -171,9 +179,16 @@ class Tagger:
                 ahead += [worker.submit(self._prepare, image) for image in islice(waiting, self.batch_size)]
                 yield from self._tag(batch)
 
-    def evidence(self, images: Sequence[Rendered], looks: Sequence[Look] = ()) -> tuple[Tensor, Tensor]:
-        """Evidence (B, C) for each label of rendered images, and which labels they show."""
-        encoded = encode(self.backbone, images, looks)
+    def _encode(self, images: Sequence[_Prepared]) -> Encoded:
+        looks = [image.look for image in images if image.look is not None]
+        decoded = [image.decoded for image in images if image.decoded is not None]
+        if decoded:
+            return encode_decoded(self.backbone, decoded, self.method.needs, seed=self.seed, looks=looks)
+        return encode(self.backbone, [image.rendered for image in images], looks)
+
+    def _evidence(self, images: Sequence[_Prepared]) -> tuple[Tensor, Tensor]:
+        """Evidence (B, C) for each label of some images, and which labels they show."""
+        encoded = self._encode(images)
         branches = self._branches(encoded)
         probability = self.method.probabilities(branches)
         views = encoded.features(self.method.needs[0])
@@ -195,19 +210,18 @@ class Tagger:
         """Decode one image and render its views, or say what is wrong with it."""
         name = str(source) if isinstance(source, (str, Path)) else ""
         try:
-            image = load_image(source)
-            rendered = render(image, self.method.needs, self.backbone.preprocess, seed=self.seed)
+            image, stem = load_image(source), Path(name).stem
+            decoded = decode(image) if self.on_device else None
+            needs = () if self.on_device else self.method.needs
+            rendered = render(image, needs, self.backbone.preprocess, seed=self.seed, name=stem)
         except ImageError as error:
             return _Prepared(name, error=str(error))
-        look = partial(_look, image, self.seed) if self.method.uses_teacher else None
-        return _Prepared(name, rendered, look)
+        look = partial(_look, image, self.seed, stem) if self.method.looks_again else None
+        return _Prepared(name, rendered, decoded, look)
 
     def _tag(self, batch: list[_Prepared]) -> Iterator[Tags]:
         good = [image for image in batch if image.error is None]
-        looks = [image.look for image in good if image.look is not None]
-        answers = (
-            zip(*self.evidence([image.rendered for image in good], looks), strict=True) if good else iter(())
-        )
+        answers = zip(*self._evidence(good), strict=True) if good else iter(())
         for image in batch:
             bad = image.error is not None
             yield Tags(image=image.name, error=image.error) if bad else self._tags(image.name, *next(answers))
@@ -218,8 +232,10 @@ class Tagger:
         return Tags(items, present=[self.labels.names[i] for i in order if present[i]], image=name)
 
 
-def _look(image: Image, seed: int, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
-    return render_views(image, spec, preprocess, seed=seed, indices=views)
+def _look(
+    image: Image, seed: int, name: str, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]
+) -> Tensor:
+    return render_views(image, spec, preprocess, seed=seed, indices=views, name=name)
 
 
 def open_captions(source: str | Path, backbone: Backbone) -> CaptionBase:

@@ -1,4 +1,7 @@
-"""The views of an image: one clean view as the model wants it, and random crops that belong to the image."""
+"""The views of an image: one clean view as the model wants it, and random crops that belong to the image.
+
+Or images that a diffusion model generated from it earlier, which lie in a folder of the image's name.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -13,9 +17,9 @@ import torch
 from PIL import Image
 
 from mltta.augmix import augmix
-from mltta.errors import ConfigError
+from mltta.errors import ConfigError, ImageError
+from mltta.images import SUFFIXES, load_image
 from mltta.images import image_id as content_id
-from mltta.images import load_image
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -23,7 +27,7 @@ _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling
 _RESIZE_MODES = ("shortest", "squash", "longest")
 _MOST_RESIZED = 1 << 24
 #: how views are made; changes when the same spec gives other pixels, so that kept features are not mistaken
-RENDERING = "pillow-1"
+RENDERING, DEVICE_RENDERING = "pillow-1", "matrices-1"
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class ViewSpec:
         working_size: our own shortcut, not in the papers: crops are cut from a copy whose short side is at
             most this. At 1024 the smallest default crop still has over 224 pixels a side, and 64 views of a
             photo of 12 megapixels take a quarter of the time. None cuts from the original.
+        generated: a folder; then all views, view 0 too, are clean views of the images in its folder of the
+            image's name, sorted by file name, and nothing is cropped.
     """
 
     count: int = 64
@@ -90,6 +96,7 @@ class ViewSpec:
     flip: float = 0.5
     augmix: bool = False
     working_size: int | None = 1024
+    generated: str = ""
 
     def __post_init__(self) -> None:
         _require(_is_count(self.count), f"count of views must be a whole number above 0, not {self.count!r}")
@@ -103,10 +110,15 @@ class ViewSpec:
         _require(isinstance(self.augmix, bool), f"augmix is true or false, not {self.augmix!r}")
         small = self.working_size is None or _is_count(self.working_size)
         _require(small, f"working_size must be a whole number above 0 or none, not {self.working_size!r}")
+        _require(
+            isinstance(self.generated, str), f"generated is the path of a folder, not {self.generated!r}"
+        )
 
     def covers(self, other: ViewSpec) -> bool:
-        """Say whether the views of `other` are the first of these; the clean view 0 is in every spec."""
-        return other.count == 1 or (replace(self, count=other.count) == other and self.count >= other.count)
+        """Say whether the views of `other` are the first of these; the clean view 0 is in every spec of crops."""
+        if other.count == 1 and not self.generated and not other.generated:
+            return True
+        return replace(self, count=other.count) == other and self.count >= other.count
 
 
 def render_views(
@@ -117,6 +129,7 @@ def render_views(
     seed: int = 0,
     image_id: str | None = None,
     indices: Iterable[int] | None = None,
+    name: str | None = None,
 ) -> torch.Tensor:
     """Render the views of an image, normalised for the model.
 
@@ -125,6 +138,7 @@ def render_views(
     Args:
         image_id: the name the randomness hangs on, by default that of the pixels.
         indices: render these views only, the same to the bit as those rows of the full render.
+        name: what the image is called, by which generated views are found.
 
     Returns:
         views of shape (N, 3, size, size), float32.
@@ -134,12 +148,18 @@ def render_views(
         >>> tuple(views.shape)
         (4, 3, 224, 224)
     """
-    image = load_image(image)
-    identity = content_id(image) if image_id is None else image_id
     chosen = range(spec.count) if indices is None else [int(j) for j in indices]
     outside = [j for j in chosen if not 0 <= j < spec.count]
     _require(not outside, f"views {outside} are not among views 0 to {spec.count - 1}")
     size = preprocess.size
+    if spec.generated:
+        files = generated_files(spec, name)
+        pixels = np.empty((len(chosen), size, size, 3), np.uint8)
+        for row, j in zip(pixels, chosen, strict=True):
+            row[:] = np.asarray(_clean_view(load_image(files[j]), preprocess))
+        return _normalise(torch.from_numpy(pixels), preprocess)
+    image = load_image(image)
+    identity = content_id(image) if image_id is None else image_id
     # AugMix leaves fractions of levels, plain crops do not.
     pixels = np.empty((len(chosen), size, size, 3), np.float32 if spec.augmix else np.uint8)
     source = _working_copy(image, spec.working_size) if any(chosen) else image
@@ -154,6 +174,29 @@ def render_views(
             crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         row[:] = augmix(crop, _generator(seed, identity, j, "augmix")) if spec.augmix else np.asarray(crop)
     return _normalise(torch.from_numpy(pixels), preprocess)
+
+
+def generated_folder(folder: str | Path, name: str) -> Path:
+    """Where the generated views of an image of that name lie: always inside `folder`, whatever the name."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    return Path(folder, *(part for part in parts if part.strip("/") not in ("", "..")))
+
+
+def generated_files(spec: ViewSpec, name: str | None) -> list[Path]:
+    """All images generated for the image of that name, sorted, or an error when they are too few."""
+    if not name:
+        raise ImageError(
+            f"an image without a name has no generated views in {spec.generated}: give it as a file, or name it"
+        )
+    own = generated_folder(spec.generated, name)
+    found = own.iterdir() if own.is_dir() else ()
+    files = sorted(file for file in found if file.suffix.lower() in SUFFIXES and file.name[0] != ".")
+    if len(files) < spec.count:
+        raise ImageError(
+            f"{name}: {spec.count} generated views are asked for, and {own} holds {len(files)}; "
+            "generate more, or ask for fewer"
+        )
+    return files
 
 
 def draw_crop(

@@ -15,12 +15,13 @@ app = typer.Typer(
 def list_() -> None:
     """List what is kept: model, views, images, size."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from mltta.evaluation.cache import feature_folder, list_stores
 
     stores = list_stores()
-    table = Table("name", "model", "views", "AugMix", "seed", "precision", "images", "size")
+    name = Column("name", no_wrap=True, min_width=16)  # whole on a narrow screen too: `clear` asks for it
+    table = Table(name, "model", "views", "AugMix", "seed", "precision", "images", "size")
     for store in stores:
         key, spec = store.key, store.spec
         table.add_row(

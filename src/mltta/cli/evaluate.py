@@ -86,6 +86,14 @@ def eval_(
     unlabelled: Annotated[
         Unlabelled | None, typer.Option(help="Images without any label; by default as the papers count them.")
     ] = None,
+    corruption: Annotated[
+        str | None,
+        typer.Option(
+            "--corrupt",
+            metavar="KIND[:SEVERITY]",
+            help="fog, motion-blur, noise, low-contrast or jpeg; 1 to 3.",
+        ),
+    ] = None,
     first: Annotated[int | None, typer.Option(min=1, help="Only the first images.")] = None,
     model: options.Model = None,
     weights: options.Weights = None,
@@ -94,6 +102,7 @@ def eval_(
     config: options.ConfigFile = None,
     captions: options.Captions = None,
     template: options.Template = "a photo of a {}.",
+    descriptions: options.DescriptionFile = None,
     teacher: options.Teacher = None,
     orders: Annotated[
         int, typer.Option(min=1, help="Online methods: how many orders of the images to measure.")
@@ -111,6 +120,7 @@ def eval_(
     allow_torchscript: options.AllowTorchscript = False,
 ) -> None:
     from mltta.data import load_dataset
+    from mltta.data.corrupt import corrupt
     from mltta.evaluation.evaluate import evaluate
     from mltta.evaluation.recipes import Recipe
     from mltta.evaluation.summary import comparison, lines
@@ -138,6 +148,9 @@ def eval_(
     if first is not None:
         images = images.select(slice(first))
         typer.echo(f"the first {len(images):,} of them are measured", err=True)
+    if corruption is not None:
+        kind, _, severity = corruption.partition(":")
+        images = corrupt(images, kind, options.whole_number(severity or "3", "--corrupt"), seed)
     backbone = options.open_backbone(model, weights, device, quick_gelu, allow_torchscript)
     base = None if captions is None else open_captions(captions, backbone)
     with options.progress() as bar:
@@ -149,6 +162,7 @@ def eval_(
             out=out,
             captions=base,
             template=template,
+            descriptions=descriptions,
             teacher=teacher,
             seed=seed,
             cache=not no_cache,
@@ -157,6 +171,8 @@ def eval_(
             fresh=fresh,
             progress=lambda ready, total: bar.update(task, completed=ready, total=total),
         )
+    if not any(len(result.scored) for result in done.results):  # there is no table to print
+        fail(done.results, images)
     found = lines(done.results, draws=draws)
     for line in found:
         for summary in line.summaries:

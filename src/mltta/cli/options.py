@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,7 +49,16 @@ Teacher = Annotated[
 Captions = Annotated[
     Path | None, typer.Option(help="A caption base, or a text file with one caption a line.")
 ]
-Template = Annotated[str, typer.Option(help="Prompt with {} for the label.")]
+Template = Annotated[
+    str,
+    typer.Option(
+        help="Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt."
+    ),
+]
+DescriptionFile = Annotated[
+    Path | None,
+    typer.Option("--descriptions", help="JSON file {label: [sentences]}, averaged with the template."),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")]
 Seed = Annotated[int, typer.Option(help="Chooses the random views.")]
 QuickGelu = Annotated[
@@ -109,6 +119,14 @@ def settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
     return found
 
 
+def whole_number(text: str, option: str) -> int:
+    """A number out of a longer option, or a message that says which."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{option}: {text!r} is not a whole number") from None
+
+
 def settings_of(
     methods: Sequence[str], pairs: Sequence[str], config: Path | None = None
 ) -> dict[str, dict[str, Any]]:
@@ -149,7 +167,19 @@ def read_config(path: Path, methods: Sequence[str]) -> dict[str, dict[str, Any]]
         raise ConfigError(
             f"{path} has settings for {', '.join(map(str, unknown))}, but {', '.join(methods)} is run"
         )
-    return {method: dict(held.get(method) or {}) for method in methods}
+    return {method: _typed(method, held.get(method) or {}) for method in methods}
+
+
+def _typed(method: str, values: Mapping[Any, Any]) -> dict[str, Any]:
+    """A file's settings; YAML takes 5e-3 for a word, because it has no point, where the method wants a number."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = str(key).replace("-", "_")
+        found[name] = value
+        if isinstance(value, str) and name in _numbers(method):
+            with contextlib.suppress(ValueError):
+                found[name] = float(value)
+    return found
 
 
 def write_text(path: Path, text: str) -> None:
@@ -159,6 +189,12 @@ def write_text(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _numbers(method: str) -> list[str]:
+    from mltta.methods import method_class
+
+    return [f.name for f in dataclasses.fields(method_class(method).Config) if type(f.default) is float]
 
 
 def _names(method: str) -> list[str]:

@@ -49,6 +49,7 @@ def tag(
     option: options.Settings = None,
     captions: options.Captions = None,
     template: options.Template = "a photo of a {}.",
+    descriptions: options.DescriptionFile = None,
     teacher: options.Teacher = None,
     top_k: Annotated[
         int | None, typer.Option(min=1, help="Show at most this many labels, best first.")
@@ -89,6 +90,7 @@ def tag(
         weights=weights,
         captions=captions,
         template=template,
+        descriptions=descriptions,
         teacher=teacher,
         preset=preset,
         device=device,

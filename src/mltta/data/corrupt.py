@@ -50,7 +50,8 @@ def corrupt(dataset: Dataset, kind: str, severity: int = 3, seed: int = 0) -> Da
     _check(kind, severity)
     # Results are filed under the name, so another seed needs another one.
     name = f"{dataset.name}-{kind}-{severity}" + (f"-seed{seed}" if seed else "")
-    note = f"every image is corrupted by {kind}, severity {severity} of 3 (ImageNet-C's {2 * severity - 1}), seed {seed}"
+    strength = f"severity {severity} of 3 (ImageNet-C's {2 * severity - 1}), seed {seed}"
+    note = f"every image is corrupted by {kind}, {strength}"
     fetch = partial(_fetch, dataset.images, kind, severity, seed)
     return replace(dataset, name=name, images=Lazy(fetch, range(len(dataset))), notes=(*dataset.notes, note))
 
@@ -104,8 +105,8 @@ def _plasma(size: int, decay: float, rng: np.random.Generator) -> NDArray[np.flo
     step, roughness = size, 1.0
 
     def between(neighbours: NDArray[np.float32]) -> NDArray[np.float32]:
-        wobble = rng.random(neighbours.shape, np.float32)
-        return neighbours / 4 + (2 * wobble - 1) * np.float32(roughness)
+        wobble = 2 * rng.random(neighbours.shape, np.float32) - 1
+        return np.asarray(neighbours / 4 + wobble * np.float32(roughness))
 
     while step > 1:
         half = step // 2
@@ -147,12 +148,13 @@ def _noise(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Im
     return _each_band(image, lambda band: band + np.float32(255 * NOISE[level]) * _normal(band.shape, rng))
 
 
-def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
     """Standard normal numbers out of uniform ones (Box and Muller): only rng.random() stays over releases of numpy."""
-    pairs = (math.prod(shape) + 1) // 2
-    length = np.sqrt(-2 * np.log1p(-rng.random(pairs)))
-    angle = 2 * math.pi * rng.random(pairs)
-    return np.concatenate([length * np.cos(angle), length * np.sin(angle)])[: math.prod(shape)].reshape(shape)
+    count = math.prod(shape)
+    length = np.sqrt(-2 * np.log1p(-rng.random((count + 1) // 2)))
+    angle = 2 * math.pi * rng.random((count + 1) // 2)
+    both = np.concatenate([length * np.cos(angle), length * np.sin(angle)], dtype=np.float32)
+    return both[:count].reshape(shape)
 
 
 def _low_contrast(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
@@ -175,7 +177,7 @@ def _jpeg(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Ima
 
 
 def _each_band(
-    image: Image.Image, change: Callable[[NDArray[np.float32]], NDArray[np.floating[Any]]]
+    image: Image.Image, change: Callable[[NDArray[np.float32]], NDArray[np.float32]]
 ) -> Image.Image:
     """Change red, green and blue one after another, as levels (H, W), rounded and kept in 0 to 255."""
     changed = np.empty((image.height, image.width, 3), np.uint8)

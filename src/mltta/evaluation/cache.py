@@ -27,7 +27,7 @@ from torch import Tensor
 from mltta.backbone import Backbone
 from mltta.captions.base import cache_folder
 from mltta.errors import MlttaError
-from mltta.views import RENDERING, ViewSpec
+from mltta.views import DEVICE_RENDERING, RENDERING, ViewSpec
 
 log = logging.getLogger("mltta")
 NAME_BYTES = 16
@@ -42,10 +42,15 @@ def feature_key(backbone: Backbone, spec: ViewSpec, seed: int) -> dict[str, Any]
         "weights": backbone.image_fingerprint,
         "arithmetic": backbone.arithmetic,
         "preprocess": asdict(backbone.preprocess),
-        "rendering": RENDERING,
+        "rendering": rendering(backbone),
         "seed": seed,
         "spec": asdict(spec),
     }
+
+
+def rendering(backbone: Backbone) -> str:
+    """How views are made where this backbone is."""
+    return RENDERING if backbone.device.type == "cpu" else DEVICE_RENDERING
 
 
 class FeatureCache:
@@ -54,15 +59,26 @@ class FeatureCache:
     Views that another store holds among more are found there: 16 are the first 16 of 64.
     """
 
-    def __init__(self, backbone: Backbone, spec: ViewSpec, seed: int = 0, folder: Path | None = None):
+    def __init__(
+        self,
+        backbone: Backbone,
+        spec: ViewSpec,
+        seed: int = 0,
+        folder: Path | None = None,
+        keep: bool = True,
+    ):
+        """Args:
+        folder: where stores are, by default in the user's cache folder.
+        keep: False finds nothing and keeps nothing.
+        """
         key = feature_key(backbone, spec, seed)
         top = folder if folder is not None else feature_folder()
         self.spec = spec
         self._home = top / hashlib.blake2b(json.dumps(key).encode(), digest_size=8).hexdigest()
         self._key = key
-        self._writer: _Writer | None = None
+        self._writer: _Writer | None = None if keep else _Mute()
         rest = _without_spec(key)
-        stores = [store for store in list_stores(top) if _without_spec(store.key) == rest]
+        stores = [store for store in list_stores(top) if _without_spec(store.key) == rest] if keep else []
         self._shards = [s for store in stores if store.spec.covers(spec) for s in _read_shards(store)]
         names = [shard.names for shard in self._shards]
         joined = np.concatenate(names) if names else np.empty((0, NAME_BYTES), np.uint8)
@@ -165,24 +181,30 @@ def _without_spec(key: dict[str, Any]) -> str:
     return json.dumps({name: value for name, value in key.items() if name not in ("spec", "model")})
 
 
-@dataclass(frozen=True)
 class _Shard:
-    names: NDArray[np.uint8]  # (n, 16)
-    features: NDArray[np.float16]  # (n, N, D)
+    """The whole rows of a pair of files, mapped; sent to a worker it is mapped there again, not copied."""
+
+    def __init__(self, file: Path, rows: int, views: int, dim: int):
+        self._made_of = (file, rows, views, dim)
+        #: (rows, 16)
+        self.names: NDArray[np.uint8] = np.memmap(file, np.uint8, "r", shape=(rows, NAME_BYTES))
+        data = file.with_suffix(".features")
+        self.features: NDArray[np.float16] = np.memmap(data, np.float16, "r", shape=(rows, views, dim))
+
+    def __reduce__(self) -> tuple[type[_Shard], tuple[Path, int, int, int]]:
+        return _Shard, self._made_of
 
 
 def _read_shards(store: Store) -> Iterator[_Shard]:
-    """Map the whole rows of every pair of files."""
-    shape = (store.spec.count, store.dim)
-    row = 2 * shape[0] * shape[1]
+    """Map every pair of files that has a whole row."""
+    views, dim = store.spec.count, store.dim
     for file in sorted(store.folder.glob("*.images")):
         data = file.with_suffix(".features")
         if not data.is_file():
             continue
-        n = min(file.stat().st_size // NAME_BYTES, data.stat().st_size // row)
-        if n:
-            names = np.memmap(file, np.uint8, "r", shape=(n, NAME_BYTES))
-            yield _Shard(names, np.memmap(data, np.float16, "r", shape=(n, *shape)))
+        rows = min(file.stat().st_size // NAME_BYTES, data.stat().st_size // (2 * views * dim))
+        if rows:
+            yield _Shard(file, rows, views, dim)
 
 
 class _Writer:
@@ -190,10 +212,11 @@ class _Writer:
 
     def __init__(self, home: Path, key: dict[str, Any], dim: int):
         home.mkdir(parents=True, exist_ok=True)
-        if not (home / "key.json").is_file():
+        said, file = json.dumps({"key": key, "dim": dim}, indent=1) + "\n", home / "key.json"
+        if not file.is_file() or file.read_bytes() != said.encode():  # missing, or damaged
             part = home / f"key.{os.getpid()}"
-            part.write_text(json.dumps({"key": key, "dim": dim}, indent=1) + "\n")
-            part.replace(home / "key.json")
+            part.write_text(said)
+            part.replace(file)
         name = f"{time.time_ns():x}-{os.getpid()}"
         self._features: IO[bytes] = (home / f"{name}.features").open("wb")
         self._names: IO[bytes] = (home / f"{name}.images").open("wb")
@@ -208,7 +231,7 @@ class _Writer:
 
 
 class _Mute(_Writer):
-    """What is left of a writer when the disk is full."""
+    """What is left of a writer when the disk is full or nothing is to be kept."""
 
     def __init__(self) -> None:
         pass

@@ -23,11 +23,12 @@ from mltta.encode import Encoded, union
 from mltta.errors import ConfigError
 from mltta.evaluation.cache import FeatureCache
 from mltta.evaluation.recipes import Recipe, Setting
-from mltta.evaluation.results import Record, Result, ResultWriter, run_name, to_record
+from mltta.evaluation.records import Record, to_record
+from mltta.evaluation.results import Result, ResultWriter, run_name
 from mltta.evaluation.stream import Counts, Item, feature_stream, to_encoded
 from mltta.methods.base import Method, OnlineMethod, State
 from mltta.presence import Presence
-from mltta.prompts import DEFAULT_TEMPLATE
+from mltta.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource, load_descriptions
 from mltta.views import ViewSpec
 
 # An online method's memory is kept this often; a kill costs at most so many images, whose features are kept.
@@ -57,7 +58,8 @@ def evaluate(
     *,
     out: str | Path,
     captions: CaptionBase | None = None,
-    template: str = DEFAULT_TEMPLATE,
+    template: TemplateSource = DEFAULT_TEMPLATE,
+    descriptions: DescriptionSource | None = None,
     context: Tensor | None = None,
     teacher: Backbone | str | None = None,
     seed: int = 0,
@@ -77,6 +79,8 @@ def evaluate(
         recipes: methods with their settings; a plain name takes the paper's.
         out: folder of results; each recipe gets its own inside.
         captions: a caption base of this backbone, by default the one that ships.
+        template: one prompt template, several, or the name of a set ("openai", "simple").
+        descriptions: sentences by label, or a JSON file with them; the label's feature is the mean of all its prompts.
         teacher: a second model for the methods that ask one, or "self".
         cache: keep features in the user's cache folder, in the folder given, or not at all.
         batch_size: images at once; what a kill can lose.
@@ -92,7 +96,8 @@ def evaluate(
         raise ConfigError(f"{dataset.name} has no images")
     base = captions if captions is not None else default_captions(backbone)
     labelled = label_captions(dataset.labels, backbone, base)
-    setting = Setting(dataset, backbone, base, template, context, teacher, seed)
+    said = None if descriptions is None else load_descriptions(descriptions, dataset.labels)
+    setting = Setting(dataset, backbone, base, template, said, context, teacher, seed)
     methods = [
         setting.method(recipe, labelled) for recipe in chosen
     ]  # wrong settings end here, before any work
@@ -173,8 +178,7 @@ def _pass(
         dataset,
         todo,
         backbone,
-        [FeatureCache(backbone, spec, seed, folder) for spec in specs],
-        keep=cache is not False,
+        [FeatureCache(backbone, spec, seed, folder, keep=cache is not False) for spec in specs],
         seed=seed,
         batch_size=batch_size or (8 if on_cpu else 32),
         workers=workers if workers is not None else min(16, cores // 4 if on_cpu else cores),

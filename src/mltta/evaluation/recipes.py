@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from torch import Tensor
@@ -15,9 +15,10 @@ from mltta import __version__
 from mltta.backbone import Backbone
 from mltta.captions.base import CaptionBase, LabelledCaptions
 from mltta.data import Dataset
+from mltta.evaluation.cache import rendering
 from mltta.methods import create_method
 from mltta.methods.base import Method
-from mltta.prompts import DEFAULT_TEMPLATE
+from mltta.prompts import DEFAULT_TEMPLATE, TemplateSource
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class Setting:
     dataset: Dataset
     backbone: Backbone
     captions: CaptionBase
-    template: str = DEFAULT_TEMPLATE
+    template: TemplateSource = DEFAULT_TEMPLATE
+    descriptions: Mapping[str, Sequence[str]] | None = None
     context: Tensor | None = None
     teacher: Backbone | str | None = None
     seed: int = 0
@@ -64,6 +66,7 @@ class Setting:
             self.backbone,
             self.dataset.labels,
             template=self.template,
+            descriptions=self.descriptions,
             context=self.context,
             captions=captions,
             teacher=self.teacher,
@@ -74,12 +77,10 @@ class Setting:
     def describe(self, recipe: Recipe, method: Method) -> dict[str, Any]:
         """All that a recipe's scores depend on; two runs that differ in any of it never share a result."""
         dataset, backbone = self.dataset, self.backbone
-        images = hashlib.blake2b(dataset.targets.tobytes(), digest_size=8)
-        for id in dataset.ids:
-            images.update(f"{id}\n".encode())
-        config = json.loads(json.dumps(dataclasses.asdict(method.config)))
-        usual = dataclasses.asdict(type(method.config)())
-        teacher = self.teacher.name if isinstance(self.teacher, Backbone) else self.teacher
+        config = json.loads(json.dumps(asdict(method.config)))
+        usual = asdict(type(method.config)())
+        teacher = method.problem.teacher
+        judge = None if teacher is None else teacher.backbone
         return {
             "method": recipe.method,
             "config": config,
@@ -89,19 +90,39 @@ class Setting:
             "emits": method.emits,
             "merge": config.get("merge", "sum"),
             "dataset": dataset.name,
-            "dataset_digest": images.hexdigest(),
+            "dataset_digest": self._dataset_digest,
             "labels": list(dataset.labels.names),
             "prompted_as": list(dataset.labels.texts),
-            "template": self.template,
+            "synonyms": _digest(json.dumps(dataset.labels.synonyms).encode()),
+            "template": self.template if isinstance(self.template, str) else list(self.template),
+            "descriptions": self.descriptions
+            and _digest(json.dumps(self.descriptions, sort_keys=True).encode()),
             "context": None if self.context is None else _digest(self.context.cpu().numpy().tobytes()),
             "captions": _digest("\n".join(self.captions.texts).encode()),
-            "teacher": teacher if method.uses_teacher else None,
+            "teacher": None if teacher is None else "self" if judge is None else judge.name,
+            "teacher_weights": None if judge is None else [judge.image_fingerprint, judge.text_fingerprint],
             "model": backbone.name,
             "weights": [backbone.image_fingerprint, backbone.text_fingerprint],
             "arithmetic": backbone.arithmetic,
+            "logit_scale": backbone.logit_scale,
+            "preprocess": asdict(backbone.preprocess),
+            "rendering": rendering(backbone),
             "seed": self.seed,
             "version": __version__,
         }
+
+    @cached_property
+    def _dataset_digest(self) -> str:
+        """Names the images and what they show; worked out once, as there may be a million."""
+        digest = hashlib.blake2b(self.dataset.targets.tobytes(), digest_size=8)
+        for id in (
+            self.dataset.name,
+            *self.dataset.labels.names,
+        ):  # two folders may both hold 1.jpg, 2.jpg, …
+            digest.update(f"{id}\n".encode(errors="backslashreplace"))
+        for id in self.dataset.ids:
+            digest.update(f"{id}\n".encode(errors="backslashreplace"))
+        return digest.hexdigest()
 
 
 def _digest(data: bytes) -> str:

@@ -144,7 +144,10 @@ class Reproduction:
         """A table of the paper with our numbers in it, and one of ours for what the paper has no place for."""
         printed = {cell.setting for cell in load_table(number).cells}
         own = [p for p in places if not any(_at(p, setting) in printed for setting in printed)]
-        return [side_by_side(number, self.measured), *([own_table(number, own, self.measured)] if own else [])]
+        return [
+            side_by_side(number, self.measured),
+            *([own_table(number, own, self.measured)] if own else []),
+        ]
 
     def lines(self, place: Place, methods: Sequence[str] = ("clip", "tpt", "ml-tta")) -> list[Line]:
         """The results of whole methods at a place, as they were run."""

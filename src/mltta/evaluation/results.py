@@ -12,32 +12,22 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
 
 from mltta.errors import MlttaError
+from mltta.evaluation.records import Record, row_bytes, to_line, whole_records
 from mltta.methods.base import State, branch_probabilities, merge_branches
-
-
-@dataclass(frozen=True)
-class Record:
-    """One image's outcome: scores of each branch (branches, C), or an error."""
-
-    index: int
-    id: str
-    scores: NDArray[np.float32] | None = None
-    present: Sequence[int] = ()
-    ms: float = 0.0
-    error: str | None = None
 
 
 class ResultWriter:
@@ -54,74 +44,78 @@ class ResultWriter:
         self.done = np.zeros(images, bool)
         #: records there are, and those that were there when it was opened
         self.count = self.resumed = 0
-        folder.mkdir(parents=True, exist_ok=True)
+        about = {**run, "images": images, "shape": list(self.shape)}
+        text = (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
         held = folder / "run.json"
-        text = (
-            json.dumps({**run, "images": images, "shape": list(self.shape)}, indent=1, ensure_ascii=False) + "\n"
-        )
-        if held.is_file() and held.read_text(encoding="utf-8") != text:
-            raise MlttaError(f"{folder} holds the result of another run; remove it or write elsewhere")
-        if not held.is_file():
-            _replace(folder / "targets.i8", targets.tobytes())
-            _replace(held, text.encode())
-        self._records = (folder / "images.jsonl").open("ab+")
-        self._scores = (folder / "scores.f32").open("ab+")
-        self._go_on()
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if held.is_file() and held.read_bytes() != text:
+                raise MlttaError(f"{folder} holds the result of another run; remove it or write elsewhere")
+            self._records = (folder / "images.jsonl").open("ab+")
+            self._scores = (folder / "scores.f32").open("ab+")
+            _claim(self._scores, folder)
+            if not held.is_file():
+                _replace(folder / "targets.i8", targets.tobytes())
+                _replace(held, text)
+            self._go_on()
 
     def write(self, records: Sequence[Record]) -> None:
         """Append records: scores first, so that a record never points at scores that are not there."""
-        for record in records:
-            if record.scores is not None:
-                self._scores.write(np.ascontiguousarray(record.scores, np.float32).tobytes())
-        self._scores.flush()
-        for record in records:
-            self._records.write(_line(record))
-            self.done[record.index] = True
-        self._records.flush()
+        with _writing(self.folder):
+            for record in records:
+                if record.scores is not None:
+                    self._scores.write(np.ascontiguousarray(record.scores, np.float32).tobytes())
+            self._scores.flush()
+            for record in records:
+                self._records.write(to_line(record))
+            self._records.flush()
+        self.done[[record.index for record in records]] = True
         self.count += len(records)
 
     def save_state(self, state: State) -> None:
         """Keep an online method's memory, and how many records it has seen."""
         part = self.folder / f"state.{os.getpid()}"
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
-        save_file(tensors, part, {"records": str(self.count)})
-        part.replace(self.folder / "state.safetensors")
+        with _writing(self.folder):
+            save_file(tensors, part, {"records": str(self.count)})
+            part.replace(self.folder / "state.safetensors")
 
     def load_state(self) -> State | None:
-        """The kept memory; records after it are dropped, to be made again from it. None: nothing is kept."""
+        """The kept memory; records after it are dropped, to be made again from it. None: start from nothing."""
         file = self.folder / "state.safetensors"
         kept, state = 0, None
         if file.is_file():
-            with safe_open(file, "pt") as held:
-                kept = int(held.metadata()["records"])
-                # copied, because a product with an unaligned tensor may round its last bit another way
-                state = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118
+            try:
+                with safe_open(file, "pt") as held:
+                    kept = int(held.metadata()["records"])
+                    # copied, because a product with an unaligned tensor may round its last bit another way
+                    state = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118
+            except (OSError, SafetensorError):
+                kept, state = 0, None
+        if kept > self.count:  # it remembers images whose records are lost
+            kept, state = 0, None
         self._go_on(at_most=kept)
         return state
 
     def close(self) -> None:
-        self._records.close()
-        self._scores.close()
+        for file in (self._records, self._scores):
+            with suppress(OSError):  # what a full disk did not take was told when it was written
+                file.close()
 
     def _go_on(self, at_most: int | None = None) -> None:
         """Count the whole records that are there, and cut off what comes after them."""
-        row = 4 * self.shape[0] * self.shape[1]
-        rows_there = os.fstat(self._scores.fileno()).st_size // row
         self._records.seek(0)
         self.done[:] = False
         end = rows = count = 0
-        for line in self._records:
-            record = _parse(line)
-            if record is None or count == at_most or (record.get("error") is None and rows == rows_there):
-                break
+        for record, size in islice(whole_records(self._records, self._scores, self.shape), at_most):
             rows += record.get("error") is None
             count += 1
-            end += len(line)
+            end += size
             self.done[record["index"]] = True
         self.count = self.resumed = count
         self._records.truncate(end)
         self._records.seek(0, os.SEEK_END)
-        self._scores.truncate(rows * row)
+        self._scores.truncate(rows * row_bytes(self.shape))
         self._scores.seek(0, os.SEEK_END)
 
 
@@ -133,10 +127,15 @@ class Result:
         try:
             self.run: dict[str, Any] = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
             self.shape: tuple[int, int] = tuple(self.run["shape"])
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise MlttaError(
                 f"{folder} is not a result of `mltta eval`: it has no run.json that reads"
             ) from error
+        for name in ("images.jsonl", "scores.f32", "targets.i8"):
+            if not (self.folder / name).is_file():
+                raise MlttaError(
+                    f"{folder} is not a whole result: its {name} is missing. Run `mltta eval` again."
+                )
 
     @property
     def title(self) -> str:
@@ -157,12 +156,11 @@ class Result:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """The whole records, in the order they were written."""
-        with (self.folder / "images.jsonl").open("rb") as file:
-            for line in file:
-                record = _parse(line)
-                if record is None:
-                    return
-                yield record
+        with (
+            (self.folder / "images.jsonl").open("rb") as file,
+            (self.folder / "scores.f32").open("rb") as scores,
+        ):
+            yield from (record for record, _ in whole_records(file, scores, self.shape))
 
     @cached_property
     def _read(self) -> _Columns:
@@ -238,14 +236,15 @@ class _Columns:
 
 
 def find_results(paths: Sequence[str | Path]) -> list[Result]:
-    """Results given as their folders, or as folders that hold some."""
-    found: list[Result] = []
+    """Results given as their folders, or as folders that hold some; each once."""
+    found: dict[Path, Result] = {}
     for path in map(Path, paths):
         inside = [path] if (path / "run.json").is_file() else [file.parent for file in path.rglob("run.json")]
         if not inside:
             raise MlttaError(f"no result in {path}: give a folder that `mltta eval` wrote")
-        found += map(Result, sorted(inside))
-    return found
+        for folder in sorted(inside):
+            found.setdefault(folder.resolve(), Result(folder))
+    return list(found.values())
 
 
 def run_name(run: Mapping[str, Any]) -> str:
@@ -253,34 +252,30 @@ def run_name(run: Mapping[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(run, sort_keys=True).encode(), digest_size=4).hexdigest()
 
 
-def to_record(
-    index: int, id: str, branches: Mapping[str, Tensor], present: Tensor | None, ms: float
-) -> Record:
-    """A record from one image's branches (1, C)."""
-    scores = torch.cat(list(branches.values())).float().cpu().numpy()
-    shown = () if present is None else tuple(present.nonzero().flatten().tolist())
-    return Record(index, id, scores, shown, ms)
-
-
-def _line(record: Record) -> bytes:
-    held: dict[str, Any] = {"index": record.index, "id": record.id}
-    held |= (
-        {"error": record.error}
-        if record.scores is None
-        else {"present": list(record.present), "ms": round(record.ms, 3)}
-    )
-    return (json.dumps(held, ensure_ascii=False) + "\n").encode()
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """A whole record, or None for a line that a kill cut off."""
-    if not line.endswith(b"\n"):
-        return None
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Turn what a disk may say into words for the user."""
     try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    return record if isinstance(record, dict) and "index" in record and "id" in record else None
+        yield
+    except (OSError, SafetensorError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise MlttaError(
+            f"results cannot be written to {folder}: {why}; when that is mended, the same command goes on from here"
+        ) from error
+
+
+def _claim(file: IO[bytes], folder: Path) -> None:
+    """Refuse a result that another process writes to, whose rows would come between ours."""
+    try:
+        import fcntl
+
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise MlttaError(
+            f"{folder} is being written by another process; wait until it ends, or stop it"
+        ) from None
+    except (ImportError, OSError):
+        return  # no locks on this system or this disk
 
 
 def _replace(file: Path, content: bytes) -> None:

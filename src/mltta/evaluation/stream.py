@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -17,16 +18,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 from torch.utils.data import Dataset as TorchDataset
 
-from mltta.backbone import Backbone
+from mltta.backbone import CPU_CHUNK, Backbone
 from mltta.data import Dataset
-from mltta.encode import Encoded, Rendered, encode, render
+from mltta.encode import Decoded, Encoded, Rendered, decode, encode, encode_decoded, render
 from mltta.errors import ImageError
 from mltta.evaluation.cache import NAME_BYTES, FeatureCache
 from mltta.images import image_id, load_image
-from mltta.views import Preprocess, ViewSpec, render_views
+from mltta.views import Preprocess, ViewSpec, generated_files, render_views
 
-# Views that pass through the image tower together on a GPU.
-GPU_VIEWS = 512
+log = logging.getLogger("mltta")
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,14 @@ class Counts:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """What a worker found: the image's name, the views that the cache lacks, or an error."""
+    """What a worker found: the names its views are cached by, the views that the cache lacks, or an error."""
 
     index: int
-    name: bytes = b""
+    names: dict[ViewSpec, bytes] = field(default_factory=dict)
     rendered: Rendered = field(default_factory=dict)
+    decoded: Decoded | None = None
+    #: the specs that no cache holds
+    missing: tuple[ViewSpec, ...] = ()
     error: str | None = None
 
 
@@ -76,19 +79,32 @@ class _Images(TorchDataset[_Loaded]):
     """Decodes images and renders the views that no cache holds; runs in worker processes."""
 
     def __init__(
-        self, images: Sequence[Any], preprocess: Preprocess, caches: Sequence[FeatureCache], seed: int
+        self,
+        dataset: Dataset,
+        preprocess: Preprocess,
+        caches: Sequence[FeatureCache],
+        seed: int,
+        on_device: bool = False,
     ):
-        self.images, self.preprocess, self.caches, self.seed = images, preprocess, caches, seed
+        """Args:
+        on_device: leave the making of crops to the device, and only decode.
+        """
+        self.images, self.ids = dataset.images, dataset.ids
+        self.preprocess, self.caches, self.seed, self.on_device = preprocess, caches, seed, on_device
 
     def __getitem__(self, index: int) -> _Loaded:
         try:
-            source = self.images[index]
-            name, source = _name(source)
-            missing = [cache.spec for cache in self.caches if cache.find(name) is None]
+            source, id = self.images[index], self.ids[index]
+            content, source = _name(source)
+            names = {cache.spec: _views_name(content, cache.spec, id) for cache in self.caches}
+            missing = [cache.spec for cache in self.caches if cache.find(names[cache.spec]) is None]
             if not missing:
-                return _Loaded(index, name)
+                return _Loaded(index, names)
             image = load_image(source)
-            return _Loaded(index, name, render(image, missing, self.preprocess, seed=self.seed))
+            here = [spec for spec in missing if spec.generated or not self.on_device]
+            rendered = render(image, here, self.preprocess, seed=self.seed, name=id)
+            decoded = decode(image) if len(here) < len(missing) else None
+            return _Loaded(index, names, rendered, decoded, tuple(missing))
         except ImageError as error:
             return _Loaded(index, error=str(error))
 
@@ -99,7 +115,6 @@ def feature_stream(
     backbone: Backbone,
     caches: Sequence[FeatureCache],
     *,
-    keep: bool = True,
     seed: int = 0,
     batch_size: int = 8,
     workers: int = 0,
@@ -111,12 +126,12 @@ def feature_stream(
     on which images were encoded before.
 
     Args:
-        caches: one for each kind of views.
-        keep: add what is encoded to the caches.
+        caches: one for each kind of views; what is encoded is added to them.
         workers: processes that decode and render; 0 does it here.
     """
     counts = counts if counts is not None else Counts()
-    images = _Images(dataset.images, backbone.preprocess, caches, seed)
+    on_device = backbone.device.type != "cpu"
+    images = _Images(dataset, backbone.preprocess, caches, seed, on_device)
     loader = DataLoader(
         images,
         batch_size=batch_size,
@@ -131,13 +146,13 @@ def feature_stream(
         batch: list[_Loaded] | None = next(batches, None)
         if batch is None:
             return
-        fresh = [loaded for loaded in batch if loaded.rendered]
-        features = _encode(backbone, fresh)
-        if keep:
-            for cache in caches:
-                added = [loaded for loaded in fresh if cache.spec in loaded.rendered]
-                if added:
-                    cache.write([x.name for x in added], [features[x.index][cache.spec] for x in added])
+        fresh = [loaded for loaded in batch if loaded.missing]
+        features = _encode_on_device(backbone, fresh, seed) if on_device else _encode(backbone, fresh)
+        for cache in caches:
+            added = [loaded for loaded in fresh if cache.spec in loaded.missing]
+            if added:
+                names = [x.names[cache.spec] for x in added]
+                cache.write(names, [features[x.index][cache.spec] for x in added])
         items = [_item(loaded, features.get(loaded.index, {}), caches) for loaded in batch]
         seconds = time.perf_counter() - start
         counts.failed += sum(item.error is not None for item in items)
@@ -155,13 +170,14 @@ def to_encoded(items: Sequence[Item], dataset: Dataset, backbone: Backbone, seed
         spec: torch.stack([item.features[spec] for item in items]).to(backbone.device, torch.float32)
         for spec in specs
     }
-    return Encoded(features, [partial(_look, dataset.images, item.index, seed) for item in items])
+    return Encoded(features, [partial(_look, dataset, item.index, seed) for item in items])
 
 
 def _look(
-    images: Sequence[Any], index: int, seed: int, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]
+    dataset: Dataset, index: int, seed: int, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]
 ) -> Tensor:
-    return render_views(load_image(images[index]), spec, preprocess, seed=seed, indices=views)
+    image, id = load_image(dataset.images[index]), dataset.ids[index]
+    return render_views(image, spec, preprocess, seed=seed, indices=views, name=id)
 
 
 def _name(source: Any) -> tuple[bytes, Any]:
@@ -169,7 +185,7 @@ def _name(source: Any) -> tuple[bytes, Any]:
     if isinstance(source, (str, Path)):
         try:
             data = Path(source).read_bytes()
-        except OSError:
+        except (OSError, ValueError):
             load_image(source)  # raises with a reason that people understand
             raise
         return hashlib.blake2b(data, digest_size=NAME_BYTES).digest(), source
@@ -179,22 +195,68 @@ def _name(source: Any) -> tuple[bytes, Any]:
     return bytes.fromhex(image_id(image)), image
 
 
+def _views_name(content: bytes, spec: ViewSpec, id: str) -> bytes:
+    """Name what an image's views are made of: the image, or the images generated from it."""
+    if not spec.generated:
+        return content
+    digest = hashlib.blake2b(digest_size=NAME_BYTES)
+    for file in generated_files(spec, id):
+        digest.update(_name(file)[0])
+    return digest.digest()
+
+
 def _encode(backbone: Backbone, fresh: Sequence[_Loaded]) -> dict[int, dict[ViewSpec, Tensor]]:
-    """Half-precision features of rendered images, on the CPU."""
-    found: dict[int, dict[ViewSpec, Tensor]] = {}
+    """Half-precision features of rendered images, one by one, on the CPU."""
+    return {
+        loaded.index: {spec: _encode_one(backbone, views).half() for spec, views in loaded.rendered.items()}
+        for loaded in fresh
+    }
+
+
+def _encode_on_device(
+    backbone: Backbone, fresh: Sequence[_Loaded], seed: int
+) -> dict[int, dict[ViewSpec, Tensor]]:
+    """Half-precision features, on the CPU, of many images at once; halved when the device runs out of memory."""
     groups: dict[tuple[ViewSpec, ...], list[_Loaded]] = {}
     for loaded in fresh:
-        groups.setdefault(tuple(loaded.rendered), []).append(loaded)
+        groups.setdefault(loaded.missing, []).append(loaded)
+    found: dict[int, dict[ViewSpec, Tensor]] = {}
     for specs, group in groups.items():
-        at_once = max(1, GPU_VIEWS // sum(spec.count for spec in specs))
-        for start in range(0, len(group), at_once):
-            part = group[start : start + at_once]
-            encoded = encode(backbone, [loaded.rendered for loaded in part])
+        drawn = [spec for spec in specs if not spec.generated]
+        waiting = [group]
+        while waiting:
+            part = waiting.pop(0)
+            try:
+                decoded = [loaded.decoded for loaded in part if loaded.decoded is not None]
+                encoded = [encode_decoded(backbone, decoded, drawn, seed=seed)] if drawn else []
+                if len(drawn) < len(specs):
+                    encoded.append(encode(backbone, [loaded.rendered for loaded in part]))
+            except torch.cuda.OutOfMemoryError:
+                if len(part) == 1:
+                    raise
+                torch.cuda.empty_cache()
+                log.info("out of GPU memory with %d images: going on with half as many", len(part))
+                waiting = [part[: len(part) // 2], part[len(part) // 2 :], *waiting]
+                continue
             for spec in specs:
-                halves = encoded.features(spec).half().cpu()
-                for loaded, features in zip(part, halves, strict=True):
+                own = encoded[-1] if spec.generated else encoded[0]
+                for loaded, features in zip(part, own.features(spec).half().cpu(), strict=True):
                     found.setdefault(loaded.index, {})[spec] = features
     return found
+
+
+def _encode_one(backbone: Backbone, views: Tensor) -> Tensor:
+    """Features (N, D) of one image's views on the CPU, the same to the last bit however many there are.
+
+    A pass of few views may round another way than one of many: the clean view always has a pass to itself, as it has
+    for the methods that need no other, and the last pass of the others is filled up.
+    """
+    clean, rest = views[:1], views[1:]
+    features = backbone.encode_images(clean)
+    if not len(rest):
+        return features
+    filled = torch.cat([rest, rest[-1:].expand(-len(rest) % CPU_CHUNK, -1, -1, -1)])
+    return torch.cat([features, backbone.encode_images(filled)[: len(rest)]])
 
 
 def _item(loaded: _Loaded, encoded: dict[ViewSpec, Tensor], caches: Sequence[FeatureCache]) -> Item:
@@ -205,7 +267,7 @@ def _item(loaded: _Loaded, encoded: dict[ViewSpec, Tensor], caches: Sequence[Fea
         if cache.spec in encoded:
             features[cache.spec] = encoded[cache.spec]
         else:
-            place = cache.find(loaded.name)
+            place = cache.find(loaded.names[cache.spec])
             assert place is not None  # the worker left it out because it is there
             features[cache.spec] = cache.read(place)
     return Item(loaded.index, features)

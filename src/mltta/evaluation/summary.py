@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
-from mltta.evaluation.results import Result
+from mltta.evaluation.results import Result, run_name
 from mltta.metrics import (
     SetMetrics,
     average_precision,
@@ -31,7 +33,8 @@ class Summary:
 
     def __init__(self, result: Result, draws: int = 1000):
         if not len(result.scored):
-            raise MlttaError(f"{result.folder} has no scores: no image was read")
+            why = next((f": {id}: {reason}" for id, reason in result.failed.items()), "")
+            raise MlttaError(f"{result.folder} has no scores: no image was read{why}")
         self.result, self.draws = result, draws
 
     @cached_property
@@ -89,10 +92,10 @@ class Summary:
         return calibration_error(self.softmax, self.targets)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything in plain data."""
+        """Everything in plain data; None for a figure that does not exist, such as the mAP of no image."""
         labels = self.result.run["labels"]
         sets = {k: v for k, v in asdict(self.sets).items() if isinstance(v, float)}
-        return {
+        found = {
             "title": self.result.title,
             **{k: self.result.run[k] for k in ("dataset", "model", "method", "config", "order", "seed")},
             "images": len(self.result.scored),
@@ -108,11 +111,12 @@ class Summary:
             "ms_beyond_encoding": self.result.ms,
             "AP": dict(zip(labels, self.per_class.tolist(), strict=True)),
         }
+        return {name: _known(value) for name, value in found.items()}
 
     def save(self) -> None:
         """Write summary.json beside the scores."""
-        text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n"
-        (self.result.folder / "summary.json").write_text(text, encoding="utf-8")
+        text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        (self.result.folder / "summary.json").write_bytes(text.encode(errors="backslashreplace"))
 
 
 @dataclass(frozen=True)
@@ -131,12 +135,32 @@ class Line:
         return f"± {np.std(values, ddof=1):.2f} over {len(values)} orders" if len(values) > 1 else ""
 
 
-def lines(results: Sequence[Result], titles: Sequence[str] | None = None, draws: int = 1000) -> list[Line]:
+def lines(results: Sequence[Result], draws: int = 1000) -> list[Line]:
     """Results as the lines of a table; those that differ in the order of the images alone share one."""
-    named: dict[str, list[Summary]] = {}
-    for result, title in zip(results, titles or [result.title for result in results], strict=True):
-        named.setdefault(title, []).append(Summary(result, draws))
-    return [Line(title, tuple(summaries)) for title, summaries in named.items()]
+    groups: dict[str, dict[Path, Result]] = {}
+    for result in results:
+        same = json.dumps({name: value for name, value in result.run.items() if name != "order"})
+        groups.setdefault(same, {}).setdefault(result.folder, result)
+    found = [list(group.values()) for group in groups.values()]
+    titles = _titles([group[0] for group in found])
+    return [
+        Line(title, tuple(Summary(result, draws) for result in group))
+        for title, group in zip(titles, found, strict=True)
+    ]
+
+
+def _titles(results: Sequence[Result]) -> list[str]:
+    """Their titles; those that would be called the same say what else is different."""
+    found = []
+    for result in results:
+        alike = [other for other in results if other.title == result.title]
+        different = [
+            f"{name} {value if isinstance(value, (str, int, float)) else run_name({name: value})}"
+            for name, value in result.run.items()
+            if name != "order" and any(other.run.get(name) != value for other in alike)
+        ]
+        found.append(result.title + (f" [{', '.join(different)}]" if different else ""))
+    return found
 
 
 def comparison(found: Sequence[Line], title: str = "") -> Table:
@@ -155,31 +179,44 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
                     "finish both, with the same `mltta eval` command"
                 )
     run = first.result.run
-    notes = [f"{run['dataset']}, {len(first.result.scored):,} images, {len(run['labels'])} labels, {run['model']}."]
-    notes += [f"{len(first.result.failed)} images could not be read."] * bool(first.result.failed)
+    notes = [
+        f"{run['dataset']}, {len(first.result.scored):,} images, {len(run['labels'])} labels, {run['model']}."
+    ]
+    notes += [f"{len(first.result.failed):,} images could not be read."] * bool(first.result.failed)
+    notes += [f"Not finished: the dataset has {len(first.result):,} images."] * (not first.result.complete)
     rows = []
     for line in found:
         summary = line.summaries[0]
         cells = []
         for name, scores in (("map", "raw"), ("map_softmax", "softmax")):
-            low, high = summary.interval if scores == "raw" else summary.interval_softmax
-            spread = line.spread(name)
-            one = len(line.summaries) == 1
-            bounds = {"low": low, "high": high} if one else {}
-            cells.append(Cell(ours=line.mean(name), note=spread, **bounds))
+            # intervals are over images: they belong to a single result, or to two, not to the mean of some orders
+            ends: tuple[float | None, float | None] = (None, None)
+            if len(line.summaries) == 1:
+                ends = summary.interval if scores == "raw" else summary.interval_softmax
+            cells.append(Cell(None, line.mean(name), *ends, note=line.spread(name)))
             if summary is first:
                 cells.append(Cell())
-            else:
+                continue
+            ends = (None, None)
+            if len(line.summaries) == len(found[0].summaries) == 1:
                 gap = paired_difference(
                     getattr(summary, scores), getattr(first, scores), first.targets, draws=summary.draws
                 )
-                cells.append(Cell(ours=line.mean(name) - getattr(first, name), low=gap.low, high=gap.high))
+                ends = (gap.low, gap.high)
+            cells.append(Cell(None, line.mean(name) - found[0].mean(name), *ends))
         cells += [
             Cell(ours=100 * float(np.mean([s.sets.f1 for s in line.summaries]))),
             Cell(ours=float(np.mean([s.result.ms for s in line.summaries]))),
         ]
         rows.append(Row(line.title, tuple(cells)))
-    columns = ("mAP", "against the first", "mAP softmax", "against the first, softmax", "F1 of sets", "ms an image")
+    columns = (
+        "mAP",
+        "against the first",
+        "mAP softmax",
+        "against the first, softmax",
+        "F1 of sets",
+        "ms an image",
+    )
     return Table(
         title or f"{run['dataset']}, {run['model']}",
         columns,
@@ -195,3 +232,10 @@ def by_dataset(results: Sequence[Result]) -> list[list[Result]]:
     for result in results:
         groups.setdefault((result.run["dataset_digest"], result.run["model"]), []).append(result)
     return list(groups.values())
+
+
+def _known(value: Any) -> Any:
+    """A value with None for every number that is not one, as JSON has none such."""
+    if isinstance(value, dict):
+        return {name: _known(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value

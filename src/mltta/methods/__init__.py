@@ -1,6 +1,8 @@
-"""Methods, one file each. Importing this package registers them all."""
+"""Methods, one file each. Importing this package registers every one that lies in it."""
 
-from mltta.methods import clip, dmn, ml_tta, rlcf, tda, tpt
+from importlib import import_module
+from pkgutil import iter_modules
+
 from mltta.methods.base import (
     Config,
     Method,
@@ -14,6 +16,9 @@ from mltta.methods.base import (
 )
 from mltta.methods.create import create_method, make_teacher
 
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
 __all__ = [
     "Config",
     "Method",
@@ -21,15 +26,9 @@ __all__ = [
     "Problem",
     "State",
     "Teacher",
-    "clip",
     "create_method",
-    "dmn",
     "list_methods",
     "make_teacher",
     "method_class",
-    "ml_tta",
     "register",
-    "rlcf",
-    "tda",
-    "tpt",
 ]

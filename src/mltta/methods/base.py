@@ -76,12 +76,16 @@ class Teacher:
 
 @dataclass(frozen=True)
 class Problem:
-    """What every method is given: the labels' text features, the temperature; captions and a teacher if it asks."""
+    """What every method is given: the labels' text features, the temperature; captions and a teacher if it asks.
+
+    The backbone is for the methods that put a prompt into its image tower.
+    """
 
     text: LabelEncoder
     logit_scale: float
     captions: LabelledCaptions | None = None
     teacher: Teacher | None = None
+    backbone: Backbone | None = None
 
 
 class Method(ABC):
@@ -90,12 +94,14 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     Config: ClassVar[type[Config]] = Config
-    #: whether the method retrieves captions
+    #: whether the method retrieves captions; where only some settings do, ``needs_captions`` says which
     uses_captions: ClassVar[bool] = False
     #: whether the method tunes the context in front of the labels
     tunes_context: ClassVar[bool] = False
     #: whether the method asks a second model
     uses_teacher: ClassVar[bool] = False
+    #: whether the method asks for the pixels of views again; then Encoded must be able to render them
+    looks_again: ClassVar[bool] = False
     #: whether the method learns from the images before; then it is an OnlineMethod
     online: ClassVar[bool] = False
 
@@ -105,7 +111,7 @@ class Method(ABC):
                 f"{self.name} tunes the words in front of a label, and here there are none to tune: this text tower "
                 "or template has no context. Use --method clip, or a template such as 'a photo of a {}.'."
             )
-        if self.uses_captions and problem.captions is None:
+        if self.needs_captions(config) and problem.captions is None:
             raise ConfigError(f"{self.name} needs captions")
         if self.uses_teacher and problem.teacher is None:
             raise ConfigError(
@@ -115,6 +121,11 @@ class Method(ABC):
         self.logit_scale = problem.logit_scale
         self.problem = problem
         self.config = config
+
+    @classmethod
+    def needs_captions(cls, config: Any) -> bool:
+        """Whether the method retrieves captions under these settings."""
+        return cls.uses_captions
 
     @property
     @abstractmethod

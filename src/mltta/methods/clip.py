@@ -11,7 +11,7 @@ from mltta.views import ViewSpec
 
 @register("clip", "zero-shot CLIP, nothing adapted: one view, the fastest")
 class Clip(Method):
-    """Cosine of the clean view with each label's prompt, at the model's own temperature."""
+    """Cosine of the clean view with each label's prompt, or the mean of its prompts, at the model's own temperature."""
 
     @property
     def needs(self) -> tuple[ViewSpec, ...]:

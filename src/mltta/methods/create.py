@@ -8,9 +8,16 @@ from torch import Tensor
 
 from mltta.backbone import Backbone, load_backbone
 from mltta.captions.base import CaptionBase, LabelledCaptions, default_captions, label_captions
+from mltta.errors import ConfigError
 from mltta.labels import LabelSet
 from mltta.methods.base import Method, Problem, Teacher, method_class
-from mltta.prompts import DEFAULT_TEMPLATE
+from mltta.prompts import (
+    DEFAULT_TEMPLATE,
+    DescriptionSource,
+    TemplateSource,
+    list_templates,
+    load_descriptions,
+)
 
 
 def create_method(
@@ -18,7 +25,8 @@ def create_method(
     backbone: Backbone,
     labels: Any,
     *,
-    template: str = DEFAULT_TEMPLATE,
+    template: TemplateSource = DEFAULT_TEMPLATE,
+    descriptions: DescriptionSource | None = None,
     context: Tensor | None = None,
     captions: CaptionBase | LabelledCaptions | None = None,
     teacher: Backbone | str | None = None,
@@ -28,11 +36,13 @@ def create_method(
     """A method ready to score encoded views against a label list.
 
     Args:
-        name: "clip", "tpt", "ml-tta"; see ``list_methods()``.
+        name: one of ``list_methods()``.
         backbone: the frozen model.
         labels: anything ``LabelSet.of`` takes.
-        template: prompt with one {}; the words in front of it start the context.
-        context: (M, W) vectors that replace those words.
+        template: prompt with one {}; the words in front of it start the context. Or several prompts, or the name of
+            a set, "openai" or "simple": a label's feature is then their mean, for methods that tune no context.
+        descriptions: sentences by label, or a JSON file of them, that join the mean; see ``load_descriptions``.
+        context: (M, W) vectors that replace the words of a single template.
         captions: a caption base of this backbone; by default the one that ships with the package. Labels that
             no caption mentions get composed ones. Or captions labelled already, for these labels.
         teacher: a second model for the methods that ask one (a backbone or its name), or "self".
@@ -42,21 +52,37 @@ def create_method(
     cls = method_class(name)
     config = cls.Config.make(preset, **options)
     labels = LabelSet.of(labels)
-    text = backbone.encode_labels(labels, template, context)
+    template = list_templates(template)
+    if descriptions is not None:
+        descriptions = load_descriptions(descriptions, labels)
+    if cls.tunes_context and (len(template) > 1 or descriptions):
+        raise ConfigError(
+            f"{name} tunes the words in front of a label, and an ensemble of templates has no single context: give one "
+            f"template such as {DEFAULT_TEMPLATE!r} and no descriptions, or use a method that tunes none, such as clip"
+        )
+    text = backbone.encode_labels(labels, template, context, descriptions)
     labelled = None
-    if cls.uses_captions:
+    if cls.needs_captions(config):
         given = captions or default_captions(backbone)
         labelled = given if isinstance(given, LabelledCaptions) else label_captions(labels, backbone, given)
-    judge = make_teacher(teacher, backbone, labels, template) if cls.uses_teacher and teacher else None
-    return cls(Problem(text, backbone.logit_scale, labelled, judge), config)
+    judge = (
+        make_teacher(teacher, backbone, labels, template, descriptions)
+        if cls.uses_teacher and teacher
+        else None
+    )
+    return cls(Problem(text, backbone.logit_scale, labelled, judge, backbone), config)
 
 
 def make_teacher(
-    teacher: Backbone | str, student: Backbone, labels: LabelSet, template: str = DEFAULT_TEMPLATE
+    teacher: Backbone | str,
+    student: Backbone,
+    labels: LabelSet,
+    template: TemplateSource = DEFAULT_TEMPLATE,
+    descriptions: DescriptionSource | None = None,
 ) -> Teacher:
     """The labels in the teacher's eyes; its prompts keep their initial words."""
     if teacher == "self" or teacher is student:
-        return Teacher(student.encode_labels(labels, template).features)
+        return Teacher(student.encode_labels(labels, template, descriptions=descriptions).features)
     if isinstance(teacher, str):
         teacher = load_backbone(teacher, device=student.device)
-    return Teacher(teacher.encode_labels(labels, template).features, teacher)
+    return Teacher(teacher.encode_labels(labels, template, descriptions=descriptions).features, teacher)

@@ -53,6 +53,7 @@ class RLCF(Method):
     Config = RLCFConfig
     tunes_context = True
     uses_teacher = True
+    looks_again = True  # the teacher sees the chosen views
     config: RLCFConfig
 
     @property

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from mltta.encode import Encoded
 from mltta.methods import base
-from mltta.methods.base import Method, register
+from mltta.methods.base import Method, Problem, register
+from mltta.methods.retrieval import weak_label_counts
 from mltta.methods.tuning import tune_context
-from mltta.objectives import bound_entropy, entropy, select_confident
+from mltta.objectives import bind_labels, bound_entropy, entropy, select_confident
 from mltta.views import ViewSpec
 
 
@@ -26,6 +27,8 @@ class TPTConfig(base.Config):
     lr: float = 5e-3
     weight_decay: float = 0.01
     steps: int = 1
+    #: bind each view's top-k before the entropy, k being the label count of its nearest caption (ML-TTA's BEM)
+    bind: bool = False
 
     def __post_init__(self) -> None:
         self.check(
@@ -39,11 +42,22 @@ class TPTConfig(base.Config):
 
 @register("tpt", "test-time prompt tuning: marginal entropy of the confident views (NeurIPS 2022)")
 class TPT(Method):
-    """Marginal entropy of the views chosen before the first step, then the clean view is scored."""
+    """Marginal entropy of the views chosen before the first step, then the clean view is scored.
+
+    With ``bind`` the entropy is the bound one: the top labels of a view no longer compete with each other.
+    """
 
     Config = TPTConfig
     tunes_context = True
     config: TPTConfig
+
+    def __init__(self, problem: Problem, config: TPTConfig):
+        super().__init__(problem, config)
+        self.captions = problem.captions.named() if config.bind and problem.captions is not None else None
+
+    @classmethod
+    def needs_captions(cls, config: TPTConfig) -> bool:
+        return config.bind
 
     @property
     def needs(self) -> tuple[ViewSpec, ...]:
@@ -52,10 +66,12 @@ class TPT(Method):
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c = self.config
         views = encoded.features(self.needs[0])  # (B, N, D)
-        rows = select_confident(entropy(self.logits(views, self.text.features)), c.select_ratio)
+        k = None if self.captions is None else weak_label_counts(self.captions, views)  # (B, N)
+        logits = self.logits(views, self.text.features)
+        rows = select_confident(entropy(logits if k is None else bind_labels(logits, k)), c.select_ratio)
 
         def loss(text: Tensor) -> Tensor:
-            return bound_entropy(self.logits(views, text), None, reduction="marginal", rows=rows)
+            return bound_entropy(self.logits(views, text), k, reduction="marginal", rows=rows)
 
         context = tune_context(
             self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps

@@ -1,0 +1,86 @@
+"""Whether being fast costs accuracy: mAP of the plain twin in float32 against the fast path at its default precision.
+
+    python benchmarks/precision.py --voc DIR [--first N] [--device auto]
+
+The twin (benchmarks/plain.py) takes views made with Pillow, one image and 77 tokens at a time, all in float32. The
+fast path is `evaluate` as it comes: on a GPU views made there, image tower in bfloat16, many images at once, features
+kept in half precision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.plain import Plain
+from mltta import load_backbone
+from mltta.captions.base import default_captions, label_captions
+from mltta.cli.options import progress
+from mltta.data import Dataset, load_dataset
+from mltta.encode import render
+from mltta.evaluation.evaluate import evaluate
+from mltta.evaluation.summary import Summary
+from mltta.images import load_image
+from mltta.metrics import mean_average_precision
+from mltta.views import ViewSpec
+
+METHODS = ("clip", "tpt", "ml-tta")
+SPEC = ViewSpec(count=64)
+
+
+def twin_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
+    """Scores (N, C) of the plain procedure for each method."""
+    torch.backends.cudnn.allow_tf32 = False
+    backbone = load_backbone("mini", device=device, image_dtype=torch.float32)
+    captions = label_captions(dataset.labels, backbone, default_captions(backbone))
+    twin = Plain(backbone, dataset.labels, captions)
+    found: dict[str, list[Tensor]] = {name: [] for name in METHODS}
+
+    def prepare(source: Any) -> Tensor:
+        return render(load_image(source), [SPEC], backbone.preprocess)[SPEC]
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool, progress() as bar:
+        task = bar.add_task("plain twin", total=len(dataset))
+        waiting = iter(dataset.images)
+        ahead = deque(pool.submit(prepare, source) for source in islice(waiting, 32))
+        while ahead:
+            pixels = ahead.popleft().result().to(backbone.device)
+            ahead.extend(pool.submit(prepare, source) for source in islice(waiting, 1))
+            for name in METHODS:
+                found[name].append(twin.method(name)(pixels).detach().cpu())
+            bar.advance(task)
+    torch.backends.cudnn.allow_tf32 = True
+    return {name: torch.stack(scores) for name, scores in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--voc", type=Path, required=True, help="folder that holds VOCdevkit")
+    parser.add_argument("--first", type=int, help="only so many images")
+    parser.add_argument("--device", default="auto")
+    args = parser.parse_args()
+    dataset = load_dataset("voc2012", args.voc).select(slice(args.first))
+    twin = twin_scores(dataset, args.device)
+    backbone = load_backbone("mini", device=args.device)
+    with tempfile.TemporaryDirectory() as folder:
+        fast = [Summary(r) for r in evaluate(dataset, backbone, METHODS, out=folder, cache=False).results]
+        print(f"{len(dataset)} images, mini, fast path in {backbone.arithmetic} on {backbone.device.type}\n")
+        print("| method | plain twin, float32 | fast path | difference |\n|---|---|---|---|")
+        for name, summary in zip(METHODS, fast, strict=True):
+            plain = mean_average_precision(twin[name].numpy(), dataset.targets)
+            print(f"| {name} | {plain:.3f} | {summary.map:.3f} | {summary.map - plain:+.3f} |")
+
+
+if __name__ == "__main__":
+    main()

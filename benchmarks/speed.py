@@ -1,0 +1,234 @@
+"""Time per image, stage by stage and end to end, against encoding alone and against the plain published procedure.
+
+    python benchmarks/speed.py --models RN50 ViT-B/32 ViT-B/16 mini [--device cuda] [--images 256] [--plain 8]
+    python benchmarks/speed.py --models ViT-B/16 --growth
+    python benchmarks/speed.py --files 800 --models ViT-B/32
+
+ML-TTA with the paper's settings: 64 views, 80 labels (COCO), 100,000 captions, both contexts adapted. Images are
+500 x 375 pixels, decoded and resident on the device. Weights are random (but mini's): speed does not depend on them.
+"Encoding" is the image tower on views that are ready, at the same precision and batch. The plain twin is
+benchmarks/plain.py: one image at a time, 77 tokens, torch's AdamW, a full sort of the captions, half precision as
+released, its views already made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor
+
+from benchmarks.plain import Plain
+from mltta import LabelSet, create_method, load_backbone
+from mltta.backbone import Backbone
+from mltta.captions.base import LabelledCaptions
+from mltta.data import Dataset
+from mltta.device_views import DeviceViews
+from mltta.encode import Decoded, Encoded, encode_decoded
+from mltta.evaluation.evaluate import evaluate
+from mltta.methods.ml_tta import MLTTA
+from mltta.views import ViewSpec
+
+SIZE = (375, 500)
+
+
+@dataclass
+class Scene:
+    """A model, labels, captions and images: what is timed."""
+
+    backbone: Backbone
+    labels: LabelSet
+    captions: LabelledCaptions
+    images: list[Decoded]
+    spec: ViewSpec
+
+    @classmethod
+    def of(cls, model: str, device: str, images: int, labels: int, captions: int, views: int) -> Scene:
+        torch.manual_seed(0)
+        backbone = load_backbone(model, device=device, random_weights=model != "mini")
+        names = list(LabelSet.load("coco").names) + [f"thing number {i}" for i in range(1000)]
+        made = []
+        for i in range(images):
+            small = torch.randint(0, 256, (1, 3, 12, 16), generator=torch.Generator().manual_seed(i)).float()
+            large = F.interpolate(small, SIZE, mode="bicubic").clamp(0, 255)[0].permute(1, 2, 0)
+            made.append(Decoded(large.to(backbone.device, torch.uint8), f"image {i}"))
+        return cls(
+            backbone,
+            LabelSet.of(names[:labels]),
+            random_captions(backbone, labels, captions),
+            made,
+            ViewSpec(count=views),
+        )
+
+    def method(self) -> MLTTA:
+        method = create_method(
+            "ml-tta", self.backbone, self.labels, captions=self.captions, views=self.spec.count
+        )
+        assert isinstance(method, MLTTA)
+        return method
+
+
+def random_captions(backbone: Backbone, labels: int, count: int) -> LabelledCaptions:
+    """Unit vectors and label sets of one to four labels."""
+    dim = backbone.encode_texts(["a"]).shape[1]
+    rng = np.random.default_rng(0)
+    mentions = [rng.choice(labels, min(labels, 1 + i % 4), replace=False).tolist() for i in range(count)]
+    return LabelledCaptions(
+        F.normalize(torch.randn(count, dim), dim=-1).to(backbone.device), mentions, labels
+    )
+
+
+def clock(device: torch.device, work: Callable[[], object], repeat: int = 1) -> float:
+    """Milliseconds that one call takes, after one that does not count."""
+    sync = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+    work()
+    sync()
+    start = time.perf_counter()
+    for _ in range(repeat):
+        work()
+    sync()
+    return 1000 * (time.perf_counter() - start) / repeat
+
+
+def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
+    """Milliseconds an image: views, encoding, retrieval, adapting, and all of them in a stream."""
+    backbone, method = scene.backbone, scene.method()
+    device = backbone.device
+    if compile:
+        backbone.compile(batch * scene.spec.count)
+    method.text.jacobian = True if device.type == "cuda" and len(scene.labels) <= 100 else None
+    first = scene.images[:batch]
+    maker = DeviceViews(backbone.preprocess, device, backbone.image_dtype, channels_last=True)
+
+    def views() -> Tensor:
+        return maker.render([i.pixels for i in first], scene.spec, 0, [i.id for i in first])
+
+    pixels = views().flatten(0, 1)
+    features = backbone.encode_images(pixels).view(len(first), scene.spec.count, -1)
+    encoded = Encoded({scene.spec: features})
+    batches = [scene.images[i : i + batch] for i in range(0, len(scene.images), batch)]
+
+    def stream() -> None:
+        for part in batches:
+            method(encode_decoded(backbone, part, [scene.spec]))
+
+    n = len(first)
+    times = {
+        "views": clock(device, views, 5) / n,
+        "encode": clock(device, lambda: backbone.encode_images(pixels), 5) / n,
+        "retrieve": clock(device, lambda: method.retrieve(features), 5) / n,
+        "adapt": clock(device, lambda: method(encoded), 5) / n,
+        "stream": clock(device, stream) / len(scene.images),
+    }
+    times["adapt"] -= times["retrieve"]
+    return times
+
+
+def single(scene: Scene) -> float:
+    """Milliseconds from one decoded image to its scores, nothing else under way."""
+    method, device = scene.method(), scene.backbone.device
+    method.text.jacobian = device.type == "cuda"
+    one = scene.images[:1]
+    return clock(device, lambda: method(encode_decoded(scene.backbone, one, [scene.spec])).cpu(), 20)
+
+
+def plain(scene: Scene, images: int) -> float:
+    """Milliseconds an image of the published procedure, its views ready."""
+    backbone = load_backbone(
+        scene.backbone.name,
+        device=scene.backbone.device,
+        image_dtype=torch.float32,
+        random_weights=scene.backbone.name != "mini",
+    )
+    device = backbone.device
+    twin = Plain(backbone, scene.labels, scene.captions, autocast=device.type == "cuda")
+    maker = DeviceViews(backbone.preprocess, device, torch.float32)
+    views = maker.render([scene.images[0].pixels], scene.spec, 0, ["x"])[0]
+    return clock(device, lambda: twin.ml_tta(views), images)
+
+
+def from_files(scene: Scene, count: int, workers: int) -> float:
+    """Images a second of `evaluate` from JPEG files, results written."""
+    with tempfile.TemporaryDirectory() as folder:
+        top = Path(folder)
+        for i in range(count):
+            pixels = scene.images[i % len(scene.images)].pixels.cpu().numpy().copy()
+            pixels[0, 0] = (i % 256, i // 256, 0)  # no two files alike
+            Image.fromarray(pixels).save(top / f"{i:05d}.jpg", quality=92)
+        paths = sorted(top.glob("*.jpg"))
+        targets = np.zeros((count, len(scene.labels)), np.int8)
+
+        def run(first: int, out: str) -> float:
+            data = Dataset(
+                "files", scene.labels, [p.stem for p in paths[:first]], paths[:first], targets[:first]
+            )
+            start = time.perf_counter()
+            evaluate(data, scene.backbone, ["ml-tta"], out=top / out, cache=False, workers=workers)
+            return time.perf_counter() - start
+
+        short = run(
+            count // 4, "a"
+        )  # what starting up takes is in both, and so in neither of what is divided
+        return (count - count // 4) / (run(count, "b") - short)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", default=["ViT-B/32"])
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--labels", type=int, default=80)
+    parser.add_argument("--captions", type=int, default=100_000)
+    parser.add_argument("--views", type=int, default=64)
+    parser.add_argument("--plain", type=int, default=0, help="images of the plain twin")
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--single", action="store_true", help="one image alone")
+    parser.add_argument("--files", type=int, default=0, help="images a second from so many JPEG files")
+    parser.add_argument("--workers", type=int, default=16)
+    parser.add_argument("--growth", action="store_true", help="over labels, captions and views instead")
+    args = parser.parse_args()
+    head = ["model", "views", "encode", "retrieve", "adapt", "stream", "× encode"]
+    head += ["plain twin", "× faster"] if args.plain else []
+    head += ["alone"] if args.single else []
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head), flush=True)
+    settings = [(args.labels, args.captions, args.views)]
+    if args.growth:
+        settings = [(c, args.captions, args.views) for c in (20, 80, 200, 1000)]
+        settings += [(args.labels, k, args.views) for k in (10_000, 100_000, 1_000_000)]
+        settings += [(args.labels, args.captions, n) for n in (1, 16, 64, 128)]
+    for model in args.models:
+        for labels, captions, views in settings:
+            scene = Scene.of(model, args.device, args.images, labels, captions, views)
+            times = stages(scene, args.batch, args.compile)
+            name = f"{model}, {labels} labels, {captions:,} captions, {views} views" if args.growth else model
+            row = [
+                name,
+                *(f"{value:.2f}" for value in times.values()),
+                f"{times['stream'] / times['encode']:.2f}",
+            ]
+            if args.plain:
+                slow = plain(scene, args.plain)
+                row += [f"{slow:.1f}", f"{slow / times['stream']:.0f}"]
+            if args.single:
+                row.append(f"{single(scene):.1f}")
+            if scene.backbone.device.type == "cuda":
+                torch.cuda.empty_cache()
+            print("| " + " | ".join(row) + " |", flush=True)
+        if args.files:
+            rate = from_files(scene, args.files, args.workers)
+            print(f"{model}: {rate:.0f} images a second from JPEG files, {args.workers} workers", flush=True)
+
+
+if __name__ == "__main__":
+    main()

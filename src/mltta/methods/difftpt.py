@@ -1,0 +1,99 @@
+"""DiffTPT: TPT on crops and on images that a diffusion model made of the image, filtered twice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.encode import Encoded
+from mltta.errors import ConfigError
+from mltta.methods import base
+from mltta.methods.base import Method, Problem, register
+from mltta.methods.tuning import tune_context
+from mltta.objectives import bound_entropy, entropy, select_confident
+from mltta.views import ViewSpec
+
+
+@dataclass(frozen=True)
+class DiffTPTConfig(base.Config):
+    """The settings of the released script, whose filters are its argument defaults too."""
+
+    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
+
+    #: a folder that holds, for every image, a folder of its name with generated images
+    generated: str = ""
+    generated_views: int = 63
+    #: crops beside the clean view: 128 views with it and the generated ones
+    views: int = 64
+    augmix: bool = False
+    #: the share of the views, the clean one not counted, whose logits are most like the clean view's
+    cosine_ratio: float = 0.8
+    #: the share of what is left that is most confident
+    select_ratio: float = 0.3
+    lr: float = 5e-3
+    weight_decay: float = 0.01
+    # The released program's own argument default is 1.
+    steps: int = 4
+
+    def __post_init__(self) -> None:
+        self.check(
+            generated=(lambda: isinstance(self.generated, str), "the path of a folder"),
+            generated_views=(lambda: self.generated_views >= 1, "at least 1"),
+            views=(lambda: self.views >= 1, "at least 1"),
+            cosine_ratio=(lambda: 0 < self.cosine_ratio <= 1, "a share above 0, up to 1"),
+            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
+            lr=(lambda: self.lr >= 0, "0 or more"),
+            weight_decay=(lambda: self.weight_decay >= 0, "0 or more"),
+            steps=(lambda: self.steps >= 0, "0 or more"),
+        )
+
+
+@register(
+    "difftpt", "TPT on crops and diffusion-made variations, filtered by likeness and entropy (ICCV 2023)"
+)
+class DiffTPT(Method):
+    """As released, both filters see crops and generated views together; the paper filters each kind by itself."""
+
+    Config = DiffTPTConfig
+    tunes_context = True
+    config: DiffTPTConfig
+
+    def __init__(self, problem: Problem, config: DiffTPTConfig):
+        super().__init__(problem, config)
+        if not config.generated:
+            raise ConfigError(
+                "difftpt needs images generated beforehand: make them with mltta.generate_views (pip install "
+                "mltta[diffusion]) or by other means, and give generated=FOLDER with one folder for each image"
+            )
+        if not Path(config.generated).is_dir():
+            raise ConfigError(f"generated = {config.generated!r}: there is no such folder")
+
+    @property
+    def needs(self) -> tuple[ViewSpec, ...]:
+        c = self.config
+        crops = ViewSpec(count=1 + c.views, augmix=c.augmix)
+        return crops, ViewSpec(count=c.generated_views, generated=c.generated)
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        c = self.config
+        views = torch.cat([encoded.features(spec) for spec in self.needs], dim=1)  # (B, N, D)
+        rows = self.choose(self.logits(views, self.text.features))
+
+        def loss(text: Tensor) -> Tensor:
+            return bound_entropy(self.logits(views, text), None, reduction="marginal", rows=rows)
+
+        context = tune_context(
+            self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps
+        )
+        return {"view": self.logits(views[:, :1], self.text(context))[:, 0]}
+
+    def choose(self, logits: Tensor) -> Tensor:
+        """The views (B, N) that pass both filters, chosen once, before the first step; logits are (B, N, C)."""
+        unlike = -F.cosine_similarity(logits[:, :1], logits[:, 1:], dim=-1)  # (B, N - 1)
+        alike = select_confident(unlike, self.config.cosine_ratio)
+        alike = F.pad(alike, (1, 0), value=True)  # the clean view always passes the first
+        return select_confident(entropy(logits), self.config.select_ratio, alike)
