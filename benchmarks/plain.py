@@ -22,7 +22,8 @@ class Plain:
     """clip, tpt and ml-tta with the paper's settings, for one image at a time.
 
     Args:
-        autocast: run in half precision on a GPU, as the released code does; float32 without.
+        autocast: run in half precision on a GPU, with scaled gradients, as the released code does; float32 without.
+        row_by_row: bind as Algorithm 1 is written.
     """
 
     def __init__(
@@ -31,9 +32,11 @@ class Plain:
         labels: LabelSet,
         captions: LabelledCaptions | None = None,
         autocast: bool = False,
+        row_by_row: bool = True,
     ):
         encoder = backbone.encode_labels(labels)
-        self.backbone, self.autocast = backbone, autocast
+        self.backbone, self.autocast, self.row_by_row = backbone, autocast, row_by_row
+        self._scaler = torch.amp.GradScaler("cuda", init_scale=1000, enabled=autocast)
         self.tokens = encoder._prompts.tokens.to(backbone.device)
         self.start = encoder.context.clone()
         self.captions = captions.named() if captions is not None else None
@@ -72,7 +75,7 @@ class Plain:
             caption_logits = self._logits(rows, self._text(caption_context))
             loss = views_logits.new_zeros(())
             for logits, caption in ((views_logits, found[:, 0]), (caption_logits, found.flatten())):
-                bound = bind(logits, self.captions.k(caption))
+                bound = bind(logits, self.captions.k(caption), self.row_by_row)
                 loss = loss + mean_entropy(bound[confident(bound, ratio)])
         self._step(optimizer, loss)
         with torch.no_grad(), self._precision():
@@ -101,8 +104,9 @@ class Plain:
 
     def _step(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
         optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        self._scaler.scale(loss).backward()
+        self._scaler.step(optimizer)
+        self._scaler.update()
 
 
 def entropy(logits: Tensor) -> Tensor:
@@ -123,11 +127,20 @@ def confident(logits: Tensor, ratio: float) -> Tensor:
     return entropy(logits.detach().float()).argsort()[: max(1, int(len(logits) * ratio))]
 
 
-def bind(logits: Tensor, k: Tensor) -> Tensor:
-    """Tie each row's k highest logits to its maximum, gradient untouched."""
-    order = logits.argsort(-1, descending=True)
-    rank = torch.empty_like(order).scatter_(
-        -1, order, torch.arange(logits.shape[-1], device=k.device).expand_as(order)
-    )
-    top = logits.max(-1, keepdim=True).values
-    return torch.where(rank < k[:, None], logits + (top - logits).detach(), logits)
+def bind(logits: Tensor, k: Tensor, row_by_row: bool = True) -> Tensor:
+    """Algorithm 1: tie each row's k highest logits to its maximum; what is added carries no gradient.
+
+    Row by row, as the paper writes it, or all rows under one mask, to the same end.
+    """
+    value = logits.detach()
+    order = value.argsort(-1, descending=True)
+    top = value.max(-1, keepdim=True).values
+    if not row_by_row:
+        labels = torch.arange(logits.shape[-1], device=k.device).expand_as(order)
+        rank = torch.empty_like(order).scatter_(-1, order, labels)
+        return logits + torch.where(rank < k[:, None], top - value, 0)
+    added = torch.zeros_like(value)
+    for i, size in enumerate(k.tolist()):
+        chosen = order[i, :size]
+        added[i, chosen] = top[i] - value[i, chosen]
+    return logits + added

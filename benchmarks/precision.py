@@ -42,7 +42,7 @@ def twin_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
     torch.backends.cudnn.allow_tf32 = False
     backbone = load_backbone("mini", device=device, image_dtype=torch.float32)
     captions = label_captions(dataset.labels, backbone, default_captions(backbone))
-    twin = Plain(backbone, dataset.labels, captions)
+    twin = Plain(backbone, dataset.labels, captions, row_by_row=False)
     found: dict[str, list[Tensor]] = {name: [] for name in METHODS}
 
     def prepare(source: Any) -> Tensor:

@@ -13,7 +13,11 @@ from tests import golden_data as golden
 
 LABELS = {
     "one label": ["dog"],
-    "labels of very different lengths": ["dog", "a very long label with really many words in it that goes on", "tv"],
+    "labels of very different lengths": [
+        "dog",
+        "a very long label with really many words in it that goes on",
+        "tv",
+    ],
     "1,000 labels": [f"thing number {i}" for i in range(1000)],
 }
 

@@ -116,10 +116,10 @@ class Backbone:
         return F.normalize(torch.cat(features).float(), dim=-1)
 
     def _tower_features(self, views: Tensor) -> Tensor:
-        if self._compiled is None:
+        size = self._compiled_for
+        if 2 * len(views) <= size or self._compiled is None:
             return self.model.encode_image(views)  # type: ignore[no-any-return]
         # a compiled tower knows one size; what is missing is filled up and dropped
-        size = self._compiled_for
         filled = (
             views
             if len(views) == size

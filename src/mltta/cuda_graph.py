@@ -1,8 +1,9 @@
-"""Replay a function's kernels from a recording, where launching them takes longer than running them."""
+"""Two ways to spend less time on a GPU: kernels replayed from a recording, and products on the tensor cores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -27,3 +28,14 @@ class CudaGraph:
         self._input.copy_(x)
         self._graph.replay()
         return self._output.clone()
+
+
+@contextmanager
+def tensor_cores() -> Iterator[None]:
+    """Let float32 products on a GPU run in TF32: ten bits of mantissa, several times as fast; nothing on a CPU."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before

@@ -117,7 +117,14 @@ def encode_decoded(
 
     The views are those of ``render`` up to rounding: the same crops and flips, resampled by matrix products.
     """
-    views = DeviceViews(backbone.preprocess, backbone.device, backbone.image_dtype, channels_last=True)
+    spare = torch.cuda.mem_get_info(backbone.device)[0] // 16 if backbone.device.type == "cuda" else 1 << 30
+    views = DeviceViews(
+        backbone.preprocess,
+        backbone.device,
+        backbone.image_dtype,
+        channels_last=True,
+        max_bytes=max(spare, 1 << 28),
+    )
     features = {}
     for spec in union(specs):
         pixels = views.render([image.pixels for image in images], spec, seed, [image.id for image in images])

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mltta.cuda_graph import CudaGraph
+from mltta.cuda_graph import CudaGraph, tensor_cores
 from mltta.errors import ConfigError
 from mltta.jacobian import jacobian_pays, label_jacobian
 from mltta.prefix_attention import attend, sees
@@ -161,7 +161,8 @@ class LabelEncoder:
             self._jacobian = label_jacobian(self)
         if self._jacobian is None:
             return self._initial[1](gradients)
-        return (gradients.flatten(1) @ self._jacobian).view(-1, *self.context.shape)
+        with tensor_cores():
+            return (gradients.flatten(1) @ self._jacobian).view(-1, *self.context.shape)
 
     @torch.no_grad()
     def __call__(self, contexts: Tensor) -> Tensor:
@@ -175,6 +176,10 @@ class LabelEncoder:
         return self._forward(contexts)
 
     def _forward(self, contexts: Tensor) -> Tensor:
+        with tensor_cores():
+            return self._all_chunks(contexts)
+
+    def _all_chunks(self, contexts: Tensor) -> Tensor:
         return self._scatter([self._encode(contexts, chunk) for chunk in self._chunks])
 
     def linearize(self, contexts: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:

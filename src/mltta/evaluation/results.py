@@ -185,6 +185,12 @@ class Result:
         """Mean milliseconds an image took beyond its encoding."""
         return self._read.ms
 
+    @property
+    def state_bytes(self) -> int:
+        """Size of an online method's memory at the end."""
+        file = self.folder / "state.safetensors"
+        return file.stat().st_size if file.is_file() else 0
+
     def branches(self) -> NDArray[np.float32]:
         """Scores (images with scores, branches, C), in the dataset's order."""
         rows = self._read.rows

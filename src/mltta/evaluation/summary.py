@@ -184,6 +184,7 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
     ]
     notes += [f"{len(first.result.failed):,} images could not be read."] * bool(first.result.failed)
     notes += [f"Not finished: the dataset has {len(first.result):,} images."] * (not first.result.complete)
+    any_online = any(line.summaries[0].result.run["online"] for line in found)
     rows = []
     for line in found:
         summary = line.summaries[0]
@@ -208,6 +209,10 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
             Cell(ours=100 * float(np.mean([s.sets.f1 for s in line.summaries]))),
             Cell(ours=float(np.mean([s.result.ms for s in line.summaries]))),
         ]
+        if any_online:
+            cells.append(
+                Cell(ours=summary.result.state_bytes / 1e6 if summary.result.run["online"] else None)
+            )
         rows.append(Row(line.title, tuple(cells)))
     columns = (
         "mAP",
@@ -216,13 +221,14 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
         "against the first, softmax",
         "F1 of sets",
         "ms an image",
+        *["state, MB"] * any_online,
     )
     return Table(
         title or f"{run['dataset']}, {run['model']}",
         columns,
         tuple(rows),
         tuple(notes),
-        lower_is_better=("ms an image",),
+        lower_is_better=("ms an image", "state, MB"),
     )
 
 
