@@ -22,13 +22,27 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
-@pytest.mark.parametrize("name", ["clip", "tpt", "ml-tta"])
-@pytest.mark.parametrize("jacobian", [False, True], ids=["backward pass", "kept Jacobian"])
-def test_a_batch_on_the_fast_path_scores_as_the_plain_procedure_does_image_by_image(name, labels, jacobian):
-    if jacobian and (name == "clip" or len(labels) > 100):
-        pytest.skip("nothing is tuned, or the Jacobian would be too large to keep")
-    backbone = golden.backbone("vit")
+# A Jacobian is kept only by what is tuned, and not for 1,000 labels: it would be too large.
+CASES = [
+    ("clip", "one label", False),
+    ("clip", "labels of very different lengths", False),
+    ("clip", "1,000 labels", False),
+    ("tpt", "one label", False),
+    ("tpt", "one label", True),
+    ("tpt", "labels of very different lengths", False),
+    ("tpt", "labels of very different lengths", True),
+    ("tpt", "1,000 labels", False),
+    ("ml-tta", "one label", False),
+    ("ml-tta", "one label", True),
+    ("ml-tta", "labels of very different lengths", False),
+    ("ml-tta", "labels of very different lengths", True),
+    ("ml-tta", "1,000 labels", False),
+]
+
+
+@pytest.mark.parametrize(("name", "which", "jacobian"), CASES)
+def test_a_batch_on_the_fast_path_scores_as_the_plain_procedure_does_image_by_image(name, which, jacobian):
+    backbone, labels = golden.backbone("vit"), LABELS[which]
     label_set = LabelSet.of(labels)
     texts = [f"a photo of a {label} and a {labels[0]}" for label in labels[:40]]
     captions = label_captions(label_set, backbone, CaptionBase.build(texts, backbone))

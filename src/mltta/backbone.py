@@ -67,6 +67,9 @@ class Backbone:
     def text_fingerprint(self) -> str:
         """Hash of everything but the image tower: what a caption embedding depends on."""
         digest = hashlib.blake2b(digest_size=16)
+        text_layers = [layer for name, layer in self.model.named_modules() if not name.startswith("visual")]
+        if any(type(layer).__name__ == "QuickGELU" for layer in text_layers):
+            digest.update(b"QuickGELU")  # the same weights mean something else with another activation
         for key, value in sorted(self.model.state_dict().items()):
             if not key.startswith("visual."):
                 digest.update(key.encode())

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from mltta.data import Dataset
+from mltta.encode import Encoded
 from mltta.errors import ConfigError, MlttaError
 from mltta.evaluation.recipes import Recipe
-from mltta.evaluation.summary import Summary
+from mltta.evaluation.summary import Summary, comparison, lines
+from mltta.methods.clip import Clip
 from tests.evaluation.scene import EPISODIC, bits, make_dataset, run
 
 BAD = {
@@ -90,3 +93,55 @@ def test_no_method_and_no_images_are_told_before_any_work(good, tmp_path):
     with pytest.raises(ConfigError, match="rlcf needs a teacher"):
         run(good, ["clip", "rlcf"], tmp_path, teacher=None)
     assert not (tmp_path / "toy").exists()
+
+
+def test_an_image_that_was_mended_is_tried_again(mixed, tmp_path):
+    (broken,) = run(mixed, ["clip"], tmp_path).results
+    assert "missing.png" in broken.failed
+    for name in ("missing.png", "text.jpg"):
+        (tmp_path / "photos" / name).write_bytes(Path(mixed.images[1]).read_bytes())
+    again = run(mixed, ["clip", Recipe("tpt", {"views": 4})], tmp_path)
+    for result in again.results:
+        assert list(result.failed) == ["cut.png", "empty.png", "folder.png"]
+        assert len(result.scored) == 7
+    assert comparison(lines(again.results, draws=10)).rows[0].cells[0].ours is not None
+
+
+def test_views_that_one_method_lacks_fail_no_other_method(good, tmp_path):
+    made = tmp_path / "generated"
+    for image in good.images[1:]:
+        (made / Path(image).name).mkdir(parents=True)
+        for i in range(2):
+            (made / Path(image).name / f"{i}.png").write_bytes(Path(image).read_bytes())
+    options = {"generated": str(made), "generated_views": 2, "views": 4, "steps": 1}
+    clip, difftpt = run(good, ["clip", Recipe("difftpt", options)], tmp_path).results
+    assert not clip.failed
+    assert list(difftpt.failed) == [good.ids[0]]
+    assert len(difftpt.scored) == 4
+
+
+def test_other_files_under_the_same_names_are_another_run(good, tmp_path):
+    run(good, ["clip"], tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    for image, next_one in zip(good.images, [*good.images[1:], good.images[0]], strict=True):
+        (other / Path(image).name).write_bytes(Path(next_one).read_bytes())
+    moved = replace(good, images=[other / Path(image).name for image in good.images])
+    done = run(moved, ["clip"], tmp_path)
+    assert done.resumed == {"clip": 0}
+
+
+def test_scores_that_are_not_numbers_are_a_failed_image_and_not_a_table_of_nothing(
+    good, tmp_path, monkeypatch
+):
+    plain = Clip.branches
+
+    def spoilt(self: Clip, encoded: Encoded) -> dict:
+        found = plain(self, encoded)
+        return {
+            name: scores.masked_fill(scores > scores.median(), torch.nan) for name, scores in found.items()
+        }
+
+    monkeypatch.setattr(Clip, "branches", spoilt)
+    (result,) = run(good, ["clip"], tmp_path).results
+    assert set(result.failed.values()) == {"the method gave scores that are not numbers"}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mltta.cli.evaluate import tell
-from mltta.evaluation import evaluate as evaluator
+from mltta.data.dataset import Lazy
+from mltta.evaluation import scoring as evaluator
 from mltta.evaluation.cache import list_stores
 from mltta.evaluation.results import Result, find_results
 from mltta.evaluation.summary import Summary
@@ -48,7 +50,10 @@ def test_a_killed_run_started_again_ends_as_if_nothing_had_happened(tmp_path, wh
     assert 10 <= min(written.values()) <= max(written.values()) <= encoded < IMAGES
     assert encoded - min(written.values()) <= BATCH, "no more than a batch is lost"
 
-    again = run(photos, RECIPES[which], tmp_path)
+    later = replace(
+        photos, images=Lazy(photos.images.__getitem__, range(IMAGES))
+    )  # given one by one, as before
+    again = run(later, RECIPES[which], tmp_path)
     assert again.counts.encoded == IMAGES - encoded, "what was encoded is not encoded again"
     assert [bits(result) for result in again.results] == [bits(result) for result in whole]
     assert [figures(result) for result in again.results] == [figures(result) for result in whole]

@@ -36,7 +36,9 @@ def test_neither_batch_size_nor_workers_change_a_bit(photos, plain, tmp_path, ba
 
 def test_images_adapted_side_by_side_by_many_threads_keep_their_bits(photos, plain, tmp_path, monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 5)  # so many adapt; encoding goes on as before
-    assert [bits(result) for result in run(photos, EPISODIC, tmp_path).results] == plain
+    done = run(photos, EPISODIC, tmp_path)
+    torch.set_num_threads(1)  # the evaluator gave back the five that it was told of
+    assert [bits(result) for result in done.results] == plain
 
 
 def test_the_order_of_the_images_changes_no_bit(photos, plain, tmp_path):

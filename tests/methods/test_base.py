@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from pathlib import Path
-
 import pytest
 import torch
 
-from mltta import create_method
+from mltta import create_method, list_methods
 from mltta.encode import Encoded, union
 from mltta.errors import ConfigError
+from mltta.methods import base
 from mltta.methods.base import Method, register
 from mltta.objectives import entropy
 from mltta.views import ViewSpec
 from tests import golden_data as golden
-from tests.methods.test_every_method import encoded
+from tests.methods.test_every_method import EXAMPLE, encoded
 
 
 def test_a_name_is_registered_once():
@@ -52,14 +50,15 @@ def test_several_methods_share_one_encoding():
         shared.features(ViewSpec(count=65))
 
 
-def test_the_method_that_contributing_shows_works_as_it_stands(tmp_path, monkeypatch):
-    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
-    (tmp_path / "mean_view.py").write_text(text.split("```python\n")[1].split("```")[0])
-    monkeypatch.syspath_prepend(tmp_path)
-    import_module("mean_view")
+def test_the_method_that_contributing_shows_averages_the_most_confident_views(monkeypatch):
+    monkeypatch.setitem(base._REGISTRY, EXAMPLE.name, EXAMPLE)
     method = create_method("mean-view", golden.backbone("vit"), ["dog", "cat", "boat"], views=20)
     views = encoded(method, 2)
     logits = method.logits(views.features(method.needs[0]), method.text.features)
     for i in range(2):  # the two most confident of twenty views
         kept = sorted(range(20), key=lambda j: float(entropy(logits[i, j])))[:2]
         torch.testing.assert_close(method(views)[i], logits[i, kept].mean(0))
+
+
+def test_the_method_that_contributing_shows_is_none_of_the_package():
+    assert EXAMPLE.name not in list_methods()

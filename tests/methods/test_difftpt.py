@@ -1,24 +1,27 @@
-"""DiffTPT against a loop written from its description, and the generated views that it looks at."""
+"""DiffTPT against a twin written from its description, and the generated views that it looks at."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from PIL import Image
 
+from benchmarks.text_tower import encode_text_with_context
 from mltta import LabelSet, Tagger, create_method
+from mltta.backbone import Backbone
 from mltta.data import Dataset
-from mltta.encode import Encoded
+from mltta.encode import encode, render
 from mltta.errors import ConfigError
 from mltta.evaluation.cache import FeatureCache
 from mltta.evaluation.stream import Counts, feature_stream
-from mltta.methods.base import Problem
-from mltta.methods.difftpt import DiffTPT, DiffTPTConfig
-from mltta.views import ViewSpec, render_views
+from mltta.methods import difftpt
+from mltta.methods.difftpt import DiffTPTConfig
+from mltta.views import CLIP_MEAN, CLIP_STD, ViewSpec, render_views
 from tests import golden_data as golden
 
 LABELS = ["cat", "dog", "boat", "lamp", "tree", "red bus", "child"]
@@ -35,40 +38,98 @@ def generate(folder, name: str, count: int, seed: int = 0) -> None:
         photo(1000 * seed + j).save(folder / name / f"{j}.png")
 
 
-def by_hand(text, scale: float, views: torch.Tensor, lr: float = 5e-3):
-    """One image as the description says it: views of it, the clean one first, then crops, then generated."""
-    rows = [scale * view @ text.features.T for view in views]
-    like = [float(rows[0] @ row / rows[0].norm() / row.norm()) for row in rows]
-    alike = sorted(range(1, len(rows)), key=lambda j: -like[j])[: int((len(rows) - 1) * 0.8)]
-    left = [0, *alike]
-    unsure = {j: -float((rows[j].softmax(0) * rows[j].log_softmax(0)).sum()) for j in left}
-    kept = sorted(left, key=lambda j: unsure[j])[: int(len(left) * 0.3)]
-    context = torch.nn.Parameter(text.context.clone())
-    optimizer = torch.optim.AdamW([context], lr=lr)
-    for _ in range(4):
-        features = text.plain(context[None])[0]
-        p = sum((scale * views[j] @ features.T).softmax(0) for j in kept) / len(kept)
-        optimizer.zero_grad()
-        (-(p * p.log()).sum()).backward()
-        optimizer.step()
-    return kept, (scale * views[0] @ text.plain(context[None])[0].T).detach()
+class Twin:
+    """DiffTPT as METHODS says it, one image at a time: files, whole prompts of 77 tokens, torch's optimizer."""
+
+    def __init__(self, backbone: Backbone, *, alike: int = 10, kept: int = 3, steps: int = 4):
+        self.backbone, self.alike, self.kept, self.steps = backbone, alike, kept, steps
+        self.tokens = backbone.tokenizer([f"a photo of a {label}." for label in LABELS], context_length=77)
+        self.start = backbone.model.token_embedding(self.tokens)[0, 1:5].detach()  # "a photo of a"
+
+    def clean(self, file: Path) -> torch.Tensor:
+        """Short side to 32, bicubic, and the centre; the photos here are 90 x 60."""
+        image = Image.open(file).resize((48, 32), Image.Resampling.BICUBIC).crop((8, 0, 40, 32))
+        levels = torch.tensor(np.array(image)) / 255
+        return ((levels - torch.tensor(CLIP_MEAN)) / torch.tensor(CLIP_STD)).permute(2, 0, 1)
+
+    def look(self, file: Path, made: Path, crops: ViewSpec) -> torch.Tensor:
+        """Unit features of the clean view, of the crops and of the generated images, each encoded by itself."""
+        cut = render_views(Image.open(file), crops, self.backbone.preprocess)[1:]
+        pixels = [self.clean(file), *cut, *(self.clean(other) for other in sorted(made.iterdir()))]
+        rows = [self.backbone.model.encode_image(one[None])[0] for one in pixels]
+        return torch.stack([row / row.norm() for row in rows]).detach()
+
+    def logits(self, views: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        labels = encode_text_with_context(self.backbone, self.tokens, context)
+        return self.backbone.logit_scale * views @ labels.T
+
+    def choose(self, views: torch.Tensor) -> list[int]:
+        """Both filters in turn, on the logits before the first step."""
+        rows = self.logits(views, self.start).detach().double()
+        like = [float(rows[0] @ row / rows[0].norm() / row.norm()) for row in rows]
+        left = [0, *sorted(range(1, len(rows)), key=lambda j: -like[j])[: self.alike]]
+        unsure = [-float((row.softmax(0) * row.log_softmax(0)).sum()) for row in rows]
+        return sorted(sorted(left, key=lambda j: unsure[j])[: self.kept])
+
+    def __call__(self, views: torch.Tensor) -> torch.Tensor:
+        self.chosen = self.choose(views)
+        context = torch.nn.Parameter(self.start.clone())
+        optimizer = torch.optim.AdamW([context], lr=5e-3)
+        for _ in range(self.steps):
+            rows = [row.log_softmax(0) for row in self.logits(views[self.chosen], context)]
+            log_p = torch.stack(rows).logsumexp(0) - math.log(len(rows))  # of the mean softmax
+            optimizer.zero_grad()
+            (-(log_p.exp() * log_p).sum()).backward()
+            optimizer.step()
+        self.context = context.detach()
+        return self.logits(views[:1], self.context)[0].detach()
 
 
-def test_scores_equal_a_loop_over_images_filters_and_steps(tmp_path):
-    generator = torch.Generator().manual_seed(0)
-    backbone = golden.backbone("vit", "soft")
-    text = backbone.encode_labels(LabelSet.of(LABELS))
-    views = F.normalize(torch.randn(12, 128, 32, generator=generator), dim=-1)  # 1 + 64 + 63
-    method = DiffTPT(Problem(text, backbone.logit_scale), DiffTPTConfig(generated=str(tmp_path)))
-    crops, made = method.needs
-    assert (crops.count, made.count) == (65, 63)
-    chosen = method.choose(method.logits(views, text.features))
-    got = method(Encoded({crops: views[:, :65], made: views[:, 65:]}))
-    for i in range(12):
-        kept, scores = by_hand(text, backbone.logit_scale, views[i])
-        assert len(kept) == 30  # of 1 + 101 that pass the first filter
-        assert chosen[i].nonzero().flatten().tolist() == sorted(kept)
-        torch.testing.assert_close(got[i], scores, atol=2e-3, rtol=0)
+@pytest.mark.parametrize("temperature", ["sharp", "soft"])
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({}, {}),  # 10 of 13 views are alike; of these and the clean one, 3 are confident
+        ({"cosine_ratio": 0.5, "select_ratio": 0.8, "steps": 2}, {"alike": 6, "kept": 5, "steps": 2}),
+    ],
+)
+def test_photos_score_as_a_twin_written_from_the_description_does(
+    tmp_path, monkeypatch, temperature, options, same
+):
+    backbone, made = golden.backbone("vit", temperature), tmp_path / "made"
+    names = [f"photo{i}" for i in range(6)]
+    for i, name in enumerate(names):
+        photo(i).save(tmp_path / f"{name}.png")
+        generate(made, name, 5, seed=1 + i)
+    method = create_method(
+        "difftpt", backbone, LABELS, generated=str(made), generated_views=5, views=8, **options
+    )
+    tuned, tune = [], difftpt.tune_context
+    monkeypatch.setattr(difftpt, "tune_context", lambda *a, **k: tuned.append(tune(*a, **k)) or tuned[-1])
+    images = [Image.open(tmp_path / f"{name}.png") for name in names]
+    shown = [
+        render(image, method.needs, backbone.preprocess, name=name)
+        for image, name in zip(images, names, strict=True)
+    ]
+    got = method(encode(backbone, shown))
+    twin, seen = Twin(backbone, **same), set()
+    for i, name in enumerate(names):
+        views = twin.look(tmp_path / f"{name}.png", made / name, method.needs[0])
+        scores = twin(views)
+        seen.update(twin.chosen)
+        torch.testing.assert_close(got[i], scores, atol=1e-4, rtol=0)
+        # Where a gradient vanishes, AdamW steps to either side by its rounding.
+        assert ((tuned[0][i] - twin.context).abs() > 1e-4).float().mean() < 0.01
+        assert (scores - twin.logits(views[:1], twin.start)[0]).abs().max() > 1e-2  # tuning did something
+    assert seen & set(range(1, 9)), "no crop was chosen"
+    assert seen & set(range(9, 14)), "no generated image was chosen"
+
+
+def test_of_128_views_as_released_both_filters_leave_30(tmp_path):
+    method = create_method("difftpt", golden.backbone("vit"), LABELS, generated=str(tmp_path))
+    assert [spec.count for spec in method.needs] == [1 + 64, 63]
+    logits = torch.randn(4, 128, 7, generator=torch.Generator().manual_seed(0))
+    assert method.choose(logits).sum(dim=1).tolist() == [30] * 4  # of 1 + 101 that pass the first
 
 
 def test_the_clean_view_passes_the_first_filter_however_unlike_the_others_it_is(tmp_path):
@@ -124,7 +185,7 @@ def test_kept_features_belong_to_the_generated_files(tmp_path):
         """How many images were encoded, and the features."""
         caches, counts = [FeatureCache(backbone, spec, folder=tmp_path / "cache") for spec in specs], Counts()
         ((item,),) = feature_stream(dataset, np.arange(1), backbone, caches, counts=counts)
-        assert item.error is None
+        assert set(item.features) == set(specs)
         return counts.encoded, item.features
 
     crops, made = ViewSpec(count=5), ViewSpec(count=4, generated=str(tmp_path / "made"))

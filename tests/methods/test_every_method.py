@@ -1,4 +1,7 @@
-"""What every registered method keeps, whatever it does inside. A new method is covered by being registered."""
+"""What every registered method keeps, whatever it does inside. A new method is covered by being registered.
+
+So is the one that CONTRIBUTING shows, though it is no part of the package.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -21,14 +25,34 @@ import mltta.methods
 from mltta import create_method, list_methods
 from mltta.encode import Encoded, encode, render
 from mltta.errors import ConfigError
-from mltta.methods import Method, OnlineMethod, State, method_class
+from mltta.methods import Method, OnlineMethod, State, base, method_class
 from mltta.views import render_views
 from tests import golden_data as golden
 
-METHODS = list_methods()
-ONLINE = [name for name in METHODS if method_class(name).online]
-EPISODIC = [name for name in METHODS if not method_class(name).online]
+
+def shown_by_contributing() -> type[Method]:
+    """The method in CONTRIBUTING, run as it stands, with a registry of its own."""
+    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    source = text.split("```python\n")[1].split("```")[0]
+    with mock.patch.dict(base._REGISTRY, clear=True):
+        exec(compile(source, "CONTRIBUTING.md", "exec", dont_inherit=True), {"__name__": "mean_view"})
+        (example,) = base._REGISTRY.values()
+    return example
+
+
+EXAMPLE = shown_by_contributing()
+CLASSES = {**{name: method_class(name) for name in list_methods()}, EXAMPLE.name: EXAMPLE}
+METHODS = sorted(CLASSES)
+ONLINE = [name for name in METHODS if CLASSES[name].online]
+EPISODIC = [name for name in METHODS if not CLASSES[name].online]
 LABELS = ["dog", "cat", "boat", "traffic light", "person", "bus", "chair"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _example_is_known():
+    """CONTRIBUTING's method is registered while the tests of this file run, and no longer."""
+    with mock.patch.dict(base._REGISTRY, {EXAMPLE.name: EXAMPLE}):
+        yield
 
 
 @cache
@@ -78,7 +102,7 @@ def test_every_method_in_the_package_is_imported_by_it():
         name for file in files for name in re.findall(r'^@register\(\s*"([^"]+)"', file.read_text(), re.M)
     ]
     assert len(names) >= 6
-    assert set(names) <= set(METHODS)
+    assert set(names) <= set(list_methods())
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -130,7 +154,7 @@ def test_scores_and_probabilities_are_made_of_the_branches_it_names(name):
     torch.testing.assert_close(method.probabilities(branches).sum(dim=-1), torch.ones(3))
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if method_class(name).tunes_context])
+@pytest.mark.parametrize("name", [name for name in METHODS if CLASSES[name].tunes_context])
 def test_a_template_without_words_cannot_be_tuned_and_says_so(name):
     with pytest.raises(ConfigError, match="no context"):
         make(name, template="{}")
@@ -200,9 +224,7 @@ def held() -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_memory_stays_flat_over_a_long_stream(name):
-    method = make(
-        name, **({"views": 16} if "views" in method_class(name).Config.__dataclass_fields__ else {})
-    )
+    method = make(name, **({"views": 16} if "views" in CLASSES[name].Config.__dataclass_fields__ else {}))
     views = max(spec.count for spec in method.needs)
     total = 200 if method.tunes_context else 50_000 // views  # 50,000 features where nothing is tuned
     state = method.start() if isinstance(method, OnlineMethod) else {}

@@ -199,9 +199,20 @@ def compare(
     from mltta.evaluation.summary import by_dataset, comparison, lines
     from mltta.report.tables import render
 
-    groups = [lines(group, draws=draws) for group in by_dataset(find_results(results))]
-    for found in groups:
-        typer.echo(render(comparison(found), format.value))
+    given = find_results(results)
+    whole = [result for result in given if result.complete and len(result.scored)]
+    for result in given:
+        if whole and result not in whole:
+            typer.echo(
+                f"left out: {result.folder} is not finished; run its `mltta eval` command again", err=True
+            )
+    groups = [lines(group, draws=draws) for group in by_dataset(whole or given)]
+    tables = [comparison(found) for found in groups]
+    if format is TableFormat.json and len(tables) > 1:
+        typer.echo("[" + ",\n".join(render(table, "json").strip() for table in tables) + "]")
+    else:
+        for table in tables:
+            typer.echo(render(table, format.value))
     if html is not None:
         options.write_text(html, comparison_page(groups))
         typer.echo(f"wrote {html}", err=True)

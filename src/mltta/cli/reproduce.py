@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,6 +26,15 @@ does not have (`mini`, a part of a dataset) get tables of their own. Everything 
 Markdown, CSV, JSON and LaTeX, and one self-contained page, report.html. The views of an image are encoded once for
 all tables and kept, so a second table costs no encoding.
 """
+
+
+#: how a table is written, and the ending of its file
+FORMATS: tuple[tuple[Literal["markdown", "csv", "json", "latex"], str], ...] = (
+    ("markdown", "md"),
+    ("csv", "csv"),
+    ("json", "json"),
+    ("latex", "tex"),
+)
 
 
 class Figure(str, Enum):
@@ -63,7 +72,7 @@ def reproduce(
     seed: options.Seed = 0,
 ) -> None:
     from mltta.data import load_dataset
-    from mltta.evaluation.page import example_section, gain_by_label_count
+    from mltta.evaluation.page import comparison_section, example_section, gain_by_label_count
     from mltta.evaluation.reproduce import Place, Reproduction, settings_of, view_figure, view_settings
     from mltta.paper import Setting, claims
     from mltta.report.page import Plot, Section, html_page
@@ -71,7 +80,7 @@ def reproduce(
 
     figures = {one.value for one in figure or []}
     numbers = table or ([] if figures else list(range(1, 8)))
-    places = []
+    places: list[Place] = []
     for name in model or (["mini"] if data else []):
         backbone = options.open_backbone(name, None, device)
         for given in data or []:
@@ -85,8 +94,13 @@ def reproduce(
             typer.echo(dataset.summary(), err=True)
             if first is not None:
                 dataset = dataset.select(slice(first))
-            places.append(Place(name.removesuffix(":openai"), dataset_name, backbone, dataset))
-    done = Reproduction(out / "results", teacher, orders)
+            plain = "".join(c for c in dataset_name.lower() if c.isalnum())
+            place = Place(paper_model(name), plain, backbone, dataset, not split)
+            if any((place.model, place.key) == (other.model, other.key) for other in places):
+                raise ConfigError(f"--data {given}: {place.key} is given twice")
+            places.append(place)
+    judge = teacher if teacher == "self" else options.open_backbone(teacher, None, device)
+    done = Reproduction(out / "results", judge, orders)
     for place in places:
         settings = [setting for number in numbers for setting in settings_of(number)]
         settings += view_settings() if "views" in figures else []
@@ -109,23 +123,28 @@ def reproduce(
         sections.append(Section(f"Table {number}", tables=tuple(made)))
         for stem, one in zip((f"table-{number}", f"table-{number}-ours"), made, strict=False):
             typer.echo(render(one, format.value))
-            for kind, ending in (("markdown", "md"), ("csv", "csv"), ("json", "json"), ("latex", "tex")):
-                options.write_text(out / f"{stem}.{ending}", render(one, kind))  # type: ignore[arg-type]
+            for kind, ending in FORMATS:
+                options.write_text(out / f"{stem}.{ending}", render(one, kind))
     for place in places:
         if "views" in figures:
             plot, numbers_ = view_figure(place, done)
             typer.echo(render(numbers_, format.value))
-            options.write_text(out / f"views-{place.key}.svg", plot)
-            options.write_text(out / f"views-{place.key}.md", render(numbers_, "markdown"))
+            stem = f"views-{place.model.replace('/', '-')}-{place.key}"
+            options.write_text(out / f"{stem}.svg", plot)
+            for kind, ending in FORMATS:
+                options.write_text(out / f"{stem}.{ending}", render(numbers_, kind))
             sections.append(
                 Section(f"Number of views, {place.title}", tables=(numbers_,), figures=(Plot(plot),))
             )
         if "label-count" in figures:
             plot = gain_by_label_count(done.lines(place, ("clip", "tpt", "rlcf", "ml-tta")))
-            options.write_text(out / f"label-count-{place.key}.svg", plot)
+            options.write_text(out / f"label-count-{place.model.replace('/', '-')}-{place.key}.svg", plot)
             sections.append(Section(f"Gain by label count, {place.title}", figures=(Plot(plot),)))
+        whole = done.lines(place)
+        if whole:
+            sections.append(comparison_section(whole))
         if "logits" in figures:
-            sections.append(example_section(done.lines(place), place.dataset))
+            sections.append(example_section(whole, place.dataset))
     said = tuple(
         f"{claim.claim} ({claim.where}; the paper's own numbers: {claim.in_paper})" for claim in claims()
     )
@@ -137,3 +156,11 @@ def reproduce(
         sections.append(Section("Not run", notes=notes))
     options.write_text(out / "report.html", html_page("Tables and figures of ML-TTA", sections))
     typer.echo(f"wrote {out / 'report.html'} and each table beside it", err=True)
+
+
+def paper_model(name: str) -> str:
+    """A model as the paper calls it: ViT-B-16:openai is ViT-B/16; any other keeps its name."""
+    from mltta.weights import PAPER_MODELS
+
+    plain = name.removesuffix(":openai")
+    return next((paper for paper, own in PAPER_MODELS.items() if plain in (paper, own)), plain)

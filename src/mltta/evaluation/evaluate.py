@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,26 +14,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mltta.backbone import Backbone
-from mltta.captions.base import CaptionBase, LabelledCaptions, default_captions, label_captions
+from mltta.backbone import Backbone, load_backbone
+from mltta.captions.base import CaptionBase, default_captions, label_captions
 from mltta.data import Dataset
-from mltta.encode import Encoded, union
+from mltta.encode import union
 from mltta.errors import ConfigError
 from mltta.evaluation.cache import FeatureCache
 from mltta.evaluation.recipes import Recipe, Setting
-from mltta.evaluation.records import Record, to_record
 from mltta.evaluation.results import Result, ResultWriter, run_name
-from mltta.evaluation.stream import Counts, Item, feature_stream, to_encoded
-from mltta.methods.base import Method, OnlineMethod, State
-from mltta.presence import Presence
+from mltta.evaluation.scoring import Judge, Run, Scorer
+from mltta.evaluation.stream import Counts, default_workers, feature_stream
+from mltta.methods import method_class
+from mltta.methods.base import Method, OnlineMethod
 from mltta.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource, load_descriptions
-from mltta.views import ViewSpec
-
-# An online method's memory is kept this often; a kill costs at most so many images, whose features are kept.
-IMAGES_A_STATE = 256
-
-#: branches (1, C) of one image, and which labels it shows (C,)
-Answer = tuple[dict[str, Tensor], Tensor]
 
 
 @dataclass
@@ -97,22 +88,28 @@ def evaluate(
     base = captions if captions is not None else default_captions(backbone)
     labelled = label_captions(dataset.labels, backbone, base)
     said = None if descriptions is None else load_descriptions(descriptions, dataset.labels)
+    if (
+        isinstance(teacher, str)
+        and teacher != "self"
+        and any(method_class(r.method).uses_teacher for r in chosen)
+    ):
+        teacher = load_backbone(teacher, device=backbone.device)  # once for all recipes
     setting = Setting(dataset, backbone, base, template, said, context, teacher, seed)
     methods = [
         setting.method(recipe, labelled) for recipe in chosen
     ]  # wrong settings end here, before any work
     with ExitStack() as stack:
-        runs: dict[Path, _Run] = {}
+        runs: dict[Path, Run] = {}
         folders = []
         for recipe, method in zip(chosen, methods, strict=True):
             about = setting.describe(recipe, method)
             folder = Path(out) / dataset.name / f"{_slug(about)}-{run_name(about)}"
             folders.append(folder)
             if folder not in runs:  # two recipes may come to the same settings
-                runs[folder] = _open(folder, setting, recipe, method, fresh)
+                runs[folder] = _open(folder, about, setting, recipe, method, fresh)
                 stack.callback(runs[folder].writer.close)
         pool = stack.enter_context(_threads()) if backbone.device.type == "cpu" else None
-        scorer = _Scorer(setting, _Judge(labelled, backbone.logit_scale), pool)
+        scorer = Scorer(setting, Judge(labelled, backbone.logit_scale), pool)
         done = Evaluation([], Counts(), resumed={run.recipe.key: run.writer.resumed for run in runs.values()})
         for group in _passes(list(runs.values())):
             _pass(scorer, group, cache, batch_size, workers, done, progress)
@@ -121,41 +118,32 @@ def evaluate(
     return done
 
 
-@dataclass
-class _Run:
-    """A recipe under way; an online one carries its memory."""
-
-    recipe: Recipe
-    method: Method
-    writer: ResultWriter
-    state: State | None = None
-
-
-def _open(folder: Path, setting: Setting, recipe: Recipe, method: Method, fresh: bool) -> _Run:
+def _open(
+    folder: Path, about: dict[str, Any], setting: Setting, recipe: Recipe, method: Method, fresh: bool
+) -> Run:
     """A recipe with the records of an earlier call that it can go on from."""
-    if fresh:
-        shutil.rmtree(folder, ignore_errors=True)
-    about = setting.describe(recipe, method)
-    writer = ResultWriter(folder, about, setting.dataset.targets, len(method.prompts))
-    run = _Run(recipe, method, writer)
-    if isinstance(method, OnlineMethod):
+    writer = ResultWriter(folder, about, setting.dataset.targets, len(method.prompts), fresh)
+    run = Run(recipe, method, writer)
+    if not isinstance(method, OnlineMethod):
+        writer.retry_failed()  # a file may be mended by now; an online method has passed its place
+    else:
         start = method.start()
         kept = run.writer.load_state()
         run.state = start if kept is None else {k: v.to(start[k].device) for k, v in kept.items()}
     return run
 
 
-def _passes(runs: Sequence[_Run]) -> Iterator[list[_Run]]:
+def _passes(runs: Sequence[Run]) -> Iterator[list[Run]]:
     """Runs that can share a pass over the images: those that want them in the same order."""
-    orders: dict[int | None, list[_Run]] = {}
+    orders: dict[int | None, list[Run]] = {}
     for run in runs:
         orders.setdefault(run.recipe.order if run.method.online else None, []).append(run)
     yield from orders.values()
 
 
 def _pass(
-    scorer: _Scorer,
-    runs: Sequence[_Run],
+    scorer: Scorer,
+    runs: Sequence[Run],
     cache: bool | str | Path,
     batch_size: int | None,
     workers: int | None,
@@ -172,7 +160,7 @@ def _pass(
     todo = places[~finished[places]]
     folder = None if isinstance(cache, bool) else Path(cache)
     specs = union(spec for run in runs for spec in run.method.needs)
-    on_cpu, cores = backbone.device.type == "cpu", os.cpu_count() or 1
+    on_cpu = backbone.device.type == "cpu"
     ready = len(dataset) - len(todo)
     for items in feature_stream(
         dataset,
@@ -181,15 +169,15 @@ def _pass(
         [FeatureCache(backbone, spec, seed, folder, keep=cache is not False) for spec in specs],
         seed=seed,
         batch_size=batch_size or (8 if on_cpu else 32),
-        workers=workers if workers is not None else min(16, cores // 4 if on_cpu else cores),
+        workers=workers if workers is not None else default_workers(on_cpu),
         counts=done.counts,
     ):
+        scorer.count_votes(runs, items)
         for run in runs:
             own = [item for item in items if not run.writer.done[item.index]]
             if own:
                 seconds = scorer.score(run, own)
                 done.adapt_seconds[run.recipe.key] = done.adapt_seconds.get(run.recipe.key, 0.0) + seconds
-        scorer.judge.forget()
         ready += len(items)
         if progress is not None:
             progress(ready, len(dataset))
@@ -198,83 +186,13 @@ def _pass(
             run.writer.save_state(run.state)
 
 
-class _Scorer:
-    """Scores images with a method and writes what comes out."""
-
-    def __init__(self, setting: Setting, judge: _Judge, pool: ThreadPoolExecutor | None):
-        self.setting, self.judge, self.pool = setting, judge, pool
-
-    def score(self, run: _Run, items: Sequence[Item]) -> float:
-        """Append one record for each image; seconds the scoring took."""
-        start = time.perf_counter()
-        good = [item for item in items if item.error is None]
-        answers = iter(self._answers(run, good))
-        seconds = time.perf_counter() - start
-        ms, ids = 1000 * seconds / max(1, len(good)), self.setting.dataset.ids
-        records = [
-            Record(item.index, ids[item.index], error=item.error)
-            if item.error is not None
-            else to_record(item.index, ids[item.index], *next(answers), ms)
-            for item in items
-        ]
-        before = run.writer.count
-        run.writer.write(records)
-        if run.state is not None and run.writer.count // IMAGES_A_STATE > before // IMAGES_A_STATE:
-            run.writer.save_state(run.state)
-        return seconds
-
-    def _answers(self, run: _Run, items: Sequence[Item]) -> list[Answer]:
-        method = run.method
-        if isinstance(method, OnlineMethod):
-            return [self._step(run, method, item) for item in items]
-        if self.pool is not None:
-            return list(self.pool.map(lambda item: self._together(method, [item])[0], items))
-        return self._together(method, items) if items else []
-
-    def _step(self, run: _Run, method: OnlineMethod, item: Item) -> Answer:
-        assert run.state is not None
-        encoded = self._encoded([item])
-        branches, run.state = method.step(run.state, encoded)
-        return branches, self.judge(method, [item.index], encoded, branches)[0]
-
-    def _together(self, method: Method, items: Sequence[Item]) -> list[Answer]:
-        encoded = self._encoded(items)
-        branches = method.branches(encoded)
-        shown = self.judge(method, [item.index for item in items], encoded, branches)
-        return [({k: v[i : i + 1] for k, v in branches.items()}, shown[i]) for i in range(len(items))]
-
-    def _encoded(self, items: Sequence[Item]) -> Encoded:
-        return to_encoded(items, self.setting.dataset, self.setting.backbone, self.setting.seed)
-
-
-class _Judge:
-    """Says which labels an image shows; votes are counted once for the methods that look at the same views."""
-
-    def __init__(self, captions: LabelledCaptions, logit_scale: float):
-        self.rule, self.captions, self.logit_scale = Presence(), captions, logit_scale
-        self._votes: dict[tuple[ViewSpec, int], Tensor] = {}
-
-    def forget(self) -> None:
-        """Drop the votes of images that are done."""
-        self._votes.clear()
-
-    def __call__(
-        self, method: Method, images: Sequence[int], encoded: Encoded, branches: Mapping[str, Tensor]
-    ) -> Tensor:
-        """Boolean (B, C), on the CPU."""
-        spec = method.needs[0]
-        if any((spec, image) not in self._votes for image in images):
-            counted = self.rule.votes(encoded.features(spec), self.captions, self.logit_scale)
-            for image, votes in zip(images, counted, strict=True):
-                self._votes[spec, image] = votes
-        votes = torch.stack([self._votes[spec, image] for image in images])
-        evidence = self.rule.evidence(method.probabilities(branches), votes)
-        return self.rule.present(evidence, votes).cpu()
-
-
-def _threads() -> ThreadPoolExecutor:
+@contextmanager
+def _threads() -> Iterator[ThreadPoolExecutor]:
     """On the CPU images are adapted side by side, each by one thread: the same bits, in less time."""
-    return ThreadPoolExecutor(torch.get_num_threads(), initializer=torch.set_num_threads, initargs=(1,))
+    n = torch.get_num_threads()
+    with ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        yield pool
+    torch.set_num_threads(n)  # what one thread sets, later threads begin with
 
 
 def _slug(about: Mapping[str, Any]) -> str:

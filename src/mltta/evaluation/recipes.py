@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -91,6 +93,8 @@ class Setting:
             "merge": config.get("merge", "sum"),
             "dataset": dataset.name,
             "dataset_digest": self._dataset_digest,
+            "files": self._files_digest,
+            "generated": _tree_digest(config["generated"]) if config.get("generated") else None,
             "labels": list(dataset.labels.names),
             "prompted_as": list(dataset.labels.texts),
             "synonyms": _digest(json.dumps(dataset.labels.synonyms).encode()),
@@ -112,6 +116,22 @@ class Setting:
         }
 
     @cached_property
+    def _files_digest(self) -> str | None:
+        """Names the image files by place and size, where they are files: other files never share a result."""
+        images = self.dataset.images
+        if not isinstance(images, (list, tuple)):
+            return None
+        digest = hashlib.blake2b(digest_size=8)
+        for image in images:
+            if isinstance(image, (str, Path)):
+                try:
+                    size = os.stat(image).st_size
+                except (OSError, ValueError):
+                    size = -1
+                digest.update(f"{image} {size}\n".encode(errors="backslashreplace"))
+        return digest.hexdigest()
+
+    @cached_property
     def _dataset_digest(self) -> str:
         """Names the images and what they show; worked out once, as there may be a million."""
         digest = hashlib.blake2b(self.dataset.targets.tobytes(), digest_size=8)
@@ -123,6 +143,13 @@ class Setting:
         for id in self.dataset.ids:
             digest.update(f"{id}\n".encode(errors="backslashreplace"))
         return digest.hexdigest()
+
+
+def _tree_digest(folder: str) -> str:
+    """Names all files below a folder by where they are and their size."""
+    files = sorted(file for file in Path(folder).rglob("*") if file.is_file())
+    listed = "".join(f"{file.relative_to(folder)} {file.stat().st_size}\n" for file in files)
+    return _digest(listed.encode(errors="backslashreplace"))
 
 
 def _digest(data: bytes) -> str:

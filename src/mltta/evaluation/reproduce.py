@@ -45,11 +45,13 @@ class Place:
     dataset_name: str
     backbone: Backbone
     dataset: Dataset
+    #: whether it is the split that the paper measures on
+    own_split: bool = True
 
     @property
     def published(self) -> bool:
         """Whether these are the images that the papers measure on."""
-        return len(self.dataset) == self.dataset.published
+        return self.own_split and len(self.dataset) == self.dataset.published
 
     @property
     def key(self) -> str:
@@ -58,7 +60,8 @@ class Place:
 
     @property
     def title(self) -> str:
-        return f"{self.model}, {self.dataset_name if self.published else self.dataset.name}"
+        dataset = self.dataset_name if self.published else self.dataset.name
+        return f"{self.model}, {dataset}, {len(self.dataset):,} images"
 
 
 @dataclass

@@ -33,11 +33,19 @@ from mltta.methods.base import State, branch_probabilities, merge_branches
 class ResultWriter:
     """Appends records; opened again after a kill, it goes on where the last whole record ended."""
 
-    def __init__(self, folder: Path, run: Mapping[str, Any], targets: NDArray[np.int8], branches: int = 1):
+    def __init__(
+        self,
+        folder: Path,
+        run: Mapping[str, Any],
+        targets: NDArray[np.int8],
+        branches: int = 1,
+        fresh: bool = False,
+    ):
         """Args:
         folder: where the result lives.
         run: what is run, in plain data; a folder of another run is refused.
         targets: (N, C) the truth, kept beside the scores.
+        fresh: forget what is there.
         """
         images, labels = targets.shape
         self.folder, self.shape = folder, (branches, labels)
@@ -45,7 +53,7 @@ class ResultWriter:
         #: records there are, and those that were there when it was opened
         self.count = self.resumed = 0
         about = {**run, "images": images, "shape": list(self.shape)}
-        text = (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode()
+        text = (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
         held = folder / "run.json"
         with _writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -54,10 +62,18 @@ class ResultWriter:
             self._records = (folder / "images.jsonl").open("ab+")
             self._scores = (folder / "scores.f32").open("ab+")
             _claim(self._scores, folder)
+            if fresh:
+                for name in ("state.safetensors", "summary.json"):
+                    (folder / name).unlink(missing_ok=True)
             if not held.is_file():
                 _replace(folder / "targets.i8", targets.tobytes())
                 _replace(held, text)
-            self._go_on()
+            self._go_on(at_most=0 if fresh else None)
+
+    def retry_failed(self) -> None:
+        """Take the images that failed for not done: a later record counts instead of an earlier one."""
+        self.done[self._failed] = False
+        self.resumed -= len(self._failed)
 
     def write(self, records: Sequence[Record]) -> None:
         """Append records: scores first, so that a record never points at scores that are not there."""
@@ -106,12 +122,15 @@ class ResultWriter:
         """Count the whole records that are there, and cut off what comes after them."""
         self._records.seek(0)
         self.done[:] = False
+        failed: set[int] = set()
         end = rows = count = 0
         for record, size in islice(whole_records(self._records, self._scores, self.shape), at_most):
             rows += record.get("error") is None
+            (failed.discard if record.get("error") is None else failed.add)(record["index"])
             count += 1
             end += size
             self.done[record["index"]] = True
+        self._failed = sorted(failed)
         self.count = self.resumed = count
         self._records.truncate(end)
         self._records.seek(0, os.SEEK_END)
@@ -235,6 +254,7 @@ class _Columns:
             if record.get("error") is not None:
                 failed[record["id"]] = record["error"]
                 continue
+            failed.pop(record["id"], None)  # it failed in an earlier call
             row_of[record["index"]] = row
             row, ms = row + 1, ms + record["ms"]
         scored = (row_of >= 0).nonzero()[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,11 +32,12 @@ log = logging.getLogger("mltta")
 
 @dataclass(frozen=True)
 class Item:
-    """One image: half-precision features (N, D) by spec, or why there are none."""
+    """One image: half-precision features (N, D) by spec, and why some are missing."""
 
     index: int
     features: dict[ViewSpec, Tensor] = field(default_factory=dict)
-    error: str | None = None
+    #: why some views could not be made, or all of them
+    errors: dict[ViewSpec, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -57,9 +59,9 @@ class _Loaded:
     names: dict[ViewSpec, bytes] = field(default_factory=dict)
     rendered: Rendered = field(default_factory=dict)
     decoded: Decoded | None = None
-    #: the specs that no cache holds
+    #: the specs that no cache holds, and why some could not be made
     missing: tuple[ViewSpec, ...] = ()
-    error: str | None = None
+    errors: dict[ViewSpec, str] = field(default_factory=dict)
 
 
 class _Order(Sampler[int]):
@@ -93,20 +95,33 @@ class _Images(TorchDataset[_Loaded]):
         self.preprocess, self.caches, self.seed, self.on_device = preprocess, caches, seed, on_device
 
     def __getitem__(self, index: int) -> _Loaded:
+        specs = [cache.spec for cache in self.caches]
         try:
-            source, id = self.images[index], self.ids[index]
-            content, source = _name(source)
-            names = {cache.spec: _views_name(content, cache.spec, id) for cache in self.caches}
-            missing = [cache.spec for cache in self.caches if cache.find(names[cache.spec]) is None]
-            if not missing:
-                return _Loaded(index, names)
-            image = load_image(source)
-            here = [spec for spec in missing if spec.generated or not self.on_device]
-            rendered = render(image, here, self.preprocess, seed=self.seed, name=id)
-            decoded = decode(image) if len(here) < len(missing) else None
-            return _Loaded(index, names, rendered, decoded, tuple(missing))
+            id = self.ids[index]
+            content, source = _name(self.images[index])
         except ImageError as error:
-            return _Loaded(index, error=str(error))
+            return _Loaded(index, errors=dict.fromkeys(specs, str(error)))
+        names: dict[ViewSpec, bytes] = {}
+        errors: dict[ViewSpec, str] = {}
+        for spec in specs:  # generated views may be missing where the image is not
+            try:
+                names[spec] = _views_name(content, spec, id)
+            except ImageError as error:
+                errors[spec] = str(error)
+        missing = [c.spec for c in self.caches if c.spec in names and c.find(names[c.spec]) is None]
+        rendered: Rendered = {}
+        decoded = None
+        for spec in missing:
+            try:
+                image = load_image(source)
+                if self.on_device and not spec.generated:
+                    decoded = decoded or decode(image)
+                else:
+                    rendered |= render(image, [spec], self.preprocess, seed=self.seed, name=id)
+            except ImageError as error:
+                errors[spec] = str(error)
+        made = tuple(spec for spec in missing if spec not in errors)
+        return _Loaded(index, names, rendered, decoded, made, errors)
 
 
 def feature_stream(
@@ -155,17 +170,32 @@ def feature_stream(
                 cache.write(names, [features[x.index][cache.spec] for x in added])
         items = [_item(loaded, features.get(loaded.index, {}), caches) for loaded in batch]
         seconds = time.perf_counter() - start
-        counts.failed += sum(item.error is not None for item in items)
+        counts.failed += sum(bool(item.errors) for item in items)
         counts.encoded += len(fresh)
-        counts.cached += sum(item.error is None for item in items) - len(fresh)
+        counts.cached += sum(not loaded.missing and not loaded.errors for loaded in batch)
         counts.encode_seconds += seconds if fresh else 0.0
         counts.read_seconds += 0.0 if fresh else seconds
         yield items
 
 
+def default_workers(on_cpu: bool) -> int:
+    """Processes that decode and make views: some on a CPU that encodes, many beside a GPU.
+
+    None where processes have too little memory to share, as in a container: views of a batch take 100s of MB.
+    """
+    cores = os.cpu_count() or 1
+    try:
+        room = os.statvfs("/dev/shm")
+        if room.f_bavail * room.f_frsize < 4 * 2**30:
+            return 0
+    except (OSError, AttributeError):
+        pass  # another system shares memory in other ways
+    return min(16, cores // 4 if on_cpu else cores)
+
+
 def to_encoded(items: Sequence[Item], dataset: Dataset, backbone: Backbone, seed: int) -> Encoded:
     """Float32 features of some images as methods take them, and a way to look at the images again."""
-    specs = items[0].features
+    specs = [spec for spec in items[0].features if all(spec in item.features for item in items)]
     features = {
         spec: torch.stack([item.features[spec] for item in items]).to(backbone.device, torch.float32)
         for spec in specs
@@ -260,14 +290,12 @@ def _encode_one(backbone: Backbone, views: Tensor) -> Tensor:
 
 
 def _item(loaded: _Loaded, encoded: dict[ViewSpec, Tensor], caches: Sequence[FeatureCache]) -> Item:
-    if loaded.error is not None:
-        return Item(loaded.index, error=loaded.error)
     features = {}
     for cache in caches:
         if cache.spec in encoded:
             features[cache.spec] = encoded[cache.spec]
-        else:
+        elif cache.spec not in loaded.errors:
             place = cache.find(loaded.names[cache.spec])
             assert place is not None  # the worker left it out because it is there
             features[cache.spec] = cache.read(place)
-    return Item(loaded.index, features)
+    return Item(loaded.index, features, loaded.errors)

@@ -25,6 +25,7 @@ from mltta.metrics import (
     paired_difference,
     set_metrics,
 )
+from mltta.prompts import DEFAULT_TEMPLATE
 from mltta.report.tables import Cell, Row, Table
 
 
@@ -94,7 +95,7 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         """Everything in plain data; None for a figure that does not exist, such as the mAP of no image."""
         labels = self.result.run["labels"]
-        sets = {k: v for k, v in asdict(self.sets).items() if isinstance(v, float)}
+        sets = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self.sets).items()}
         found = {
             "title": self.result.title,
             **{k: self.result.run[k] for k in ("dataset", "model", "method", "config", "order", "seed")},
@@ -155,12 +156,16 @@ def _titles(results: Sequence[Result]) -> list[str]:
     for result in results:
         alike = [other for other in results if other.title == result.title]
         different = [
-            f"{name} {value if isinstance(value, (str, int, float)) else run_name({name: value})}"
+            f"no {name}" if value is None else f"{name} {_short(value)}"
             for name, value in result.run.items()
             if name != "order" and any(other.run.get(name) != value for other in alike)
         ]
         found.append(result.title + (f" [{', '.join(different)}]" if different else ""))
     return found
+
+
+def _short(value: Any) -> Any:
+    return value if isinstance(value, (str, int, float)) else run_name({"": value})
 
 
 def comparison(found: Sequence[Line], title: str = "") -> Table:
@@ -183,6 +188,11 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
         f"{run['dataset']}, {len(first.result.scored):,} images, {len(run['labels'])} labels, {run['model']}."
     ]
     notes += [f"{len(first.result.failed):,} images could not be read."] * bool(first.result.failed)
+    if run["template"] != DEFAULT_TEMPLATE or run["descriptions"]:
+        said = " and descriptions" if run["descriptions"] else ""
+        notes.append(f"Prompted with {run['template']!r}{said}.")
+    absent = int((first.targets == 1).any(axis=0).size - (first.targets == 1).any(axis=0).sum())
+    notes += [f"{absent} of the labels have no positive and count as 0."] * bool(absent)
     notes += [f"Not finished: the dataset has {len(first.result):,} images."] * (not first.result.complete)
     any_online = any(line.summaries[0].result.run["online"] for line in found)
     rows = []

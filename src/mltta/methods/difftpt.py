@@ -66,8 +66,9 @@ class DiffTPT(Method):
         super().__init__(problem, config)
         if not config.generated:
             raise ConfigError(
-                "difftpt needs images generated beforehand: make them with mltta.generate_views (pip install "
-                "mltta[diffusion]) or by other means, and give generated=FOLDER with one folder for each image"
+                "difftpt needs images generated beforehand: make them with "
+                "mltta.generate_views.generate_variations (pip install mltta[diffusion]) or by other means, "
+                "and give generated=FOLDER with one folder for each image"
             )
         if not Path(config.generated).is_dir():
             raise ConfigError(f"generated = {config.generated!r}: there is no such folder")
