@@ -73,7 +73,10 @@ class Writer:
     def _csv_record(self, tags: Tags) -> None:
         if tags.error is not None:
             self._csv.writerow([tags.image, "", "", "", tags.error])
-        for item in self._shown(tags):
+        shown = self._shown(tags)
+        if not shown and tags.error is None:  # an image that shows none of the labels is an answer too
+            self._csv.writerow([tags.image, "", "", "", ""])
+        for item in shown:
             present = int(item["label"] in tags.present)
             self._csv.writerow([tags.image, item["label"], f"{item['score']:.6f}", present, ""])
 

@@ -218,4 +218,4 @@ def test_the_loader_of_an_evaluation_names_and_encodes_the_corrupted_pixels(data
     assert all((a != b).any() for a, b in zip(features["toy-test"], features["toy-test-fog-3"], strict=True))
     broken = Dataset("broken", dataset.labels, ["x"], [tmp_path / "x.jpg"], dataset.targets[:1])
     (items,) = feature_stream(corrupt(broken, "fog"), np.arange(1), backbone, caches, workers=workers)
-    assert "no such file" in items[0].error
+    assert "no such file" in next(iter(items[0].errors.values()))

@@ -80,6 +80,12 @@ def eval_(
         str | None,
         typer.Option("--labels", "-l", help="For folder and hf: the label list, if not all labels seen."),
     ] = None,
+    config_name: Annotated[
+        str | None,
+        typer.Option("--hf-config", help="For hf: the configuration, where a dataset has several."),
+    ] = None,
+    image_column: Annotated[str | None, typer.Option(help="For hf: the column of images.")] = None,
+    label_column: Annotated[str | None, typer.Option(help="For hf: the column of labels.")] = None,
     difficult: Annotated[
         Difficult, typer.Option(help="VOC: pairs with difficult objects only count as absent, or not at all.")
     ] = Difficult.negative,
@@ -141,6 +147,9 @@ def eval_(
         split=split,
         annotations=annotations,
         labels=labels,
+        config=config_name,
+        image_column=image_column,
+        label_column=label_column,
         difficult=difficult.value,
         unlabelled=None if unlabelled is None else unlabelled.value,
     )
