@@ -4,7 +4,6 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from mltta.methods.base import (
-    Config,
     Method,
     OnlineMethod,
     Problem,
@@ -14,6 +13,7 @@ from mltta.methods.base import (
     method_class,
     register,
 )
+from mltta.methods.config import Config, TuningConfig, ViewConfig
 from mltta.methods.create import create_method, make_teacher
 
 for _module in iter_modules(__path__):
@@ -26,6 +26,8 @@ __all__ = [
     "Problem",
     "State",
     "Teacher",
+    "TuningConfig",
+    "ViewConfig",
     "create_method",
     "list_methods",
     "make_teacher",

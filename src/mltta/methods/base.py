@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,56 +13,12 @@ from torch import Tensor
 from mltta.captions.base import LabelledCaptions
 from mltta.encode import Encoded
 from mltta.errors import ConfigError
+from mltta.methods.config import Config
 from mltta.text_tower import LabelEncoder
 from mltta.views import ViewSpec
 
 if TYPE_CHECKING:
     from mltta.backbone import Backbone
-
-
-@dataclass(frozen=True)
-class Config:
-    """Settings of a method: frozen, with the paper's defaults, validated when made.
-
-    ``PRESETS["released"]`` names what the authors' released code does differently.
-    """
-
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
-
-    @classmethod
-    def make(cls, preset: str = "paper", **options: Any) -> Config:
-        """Build from a preset and overrides, naming what does not exist."""
-        presets = {"paper": {}, "released": {}, **cls.PRESETS}
-        if preset not in presets:
-            raise ConfigError(f"no preset {preset!r}; there are {', '.join(presets)}")
-        names = [field.name for field in dataclasses.fields(cls)]
-        for key in options:
-            if key not in names:
-                raise ConfigError(f"no option {key!r} for this method; it takes {', '.join(names) or 'none'}")
-        return cls(**{**presets[preset], **options})
-
-    def check(self, **rules: tuple[Callable[[], bool], str]) -> None:
-        """Raise for the first field that is not of its kind, or whose rule does not hold, naming what would."""
-        kinds = get_type_hints(type(self))
-        for field in dataclasses.fields(self):
-            _check_kind(field.name, getattr(self, field.name), kinds[field.name])
-        for name, (holds, wanted) in rules.items():
-            if not holds():
-                raise ConfigError(f"{name} = {getattr(self, name)!r} is out of range: give {wanted}")
-
-
-def _check_kind(name: str, value: Any, kind: Any) -> None:
-    """Raise when a setting is not of the kind its field declares: a choice, yes or no, a number."""
-    choices = get_args(kind)
-    if choices and value not in choices:
-        raise ConfigError(f"{name} = {value!r}: choose from {', '.join(map(str, choices))}")
-    wanted: tuple[Any, str] | None = {
-        bool: (bool, "true or false"),
-        int: (int, "a whole number"),
-        float: ((int, float), "a number"),
-    }.get(kind)
-    if wanted and (not isinstance(value, wanted[0]) or (isinstance(value, bool) and kind is not bool)):
-        raise ConfigError(f"{name} = {value!r}: give {wanted[1]}")
 
 
 @dataclass(frozen=True)
@@ -128,9 +83,9 @@ class Method(ABC):
         return cls.uses_captions
 
     @property
-    @abstractmethod
     def needs(self) -> tuple[ViewSpec, ...]:
-        """The views this method looks at."""
+        """The views this method looks at, by default those that a ViewConfig names."""
+        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
 
     @abstractmethod
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:

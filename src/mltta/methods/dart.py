@@ -10,28 +10,19 @@ from torch import Tensor
 
 from mltta.encode import Encoded
 from mltta.errors import ConfigError
-from mltta.methods import base
 from mltta.methods.base import OnlineMethod, Problem, State, register
+from mltta.methods.config import Rule, TuningConfig
 from mltta.methods.retrieval import weak_label_counts
 from mltta.methods.tuning import Moments, adamw
 from mltta.objectives import bind_labels, entropy, marginal_entropy, select_confident
-from mltta.views import ViewSpec
 from mltta.vision_prompt import PromptedViT
 
 
 @dataclass(frozen=True)
-class DARTConfig(base.Config):
+class DARTConfig(TuningConfig):
     """The settings of the command in the release's README; its argument defaults differ where said."""
 
-    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
-
     # For ImageNet-A the README cuts its crops unscaled from the image at 410 pixels; here they are TPT's.
-    views: int = 64
-    augmix: bool = False
-    select_ratio: float = 0.1
-    lr: float = 5e-3
-    weight_decay: float = 0.01
-    steps: int = 1
     #: the block of the image tower that sees the image prompt, counted from 0
     layer: int = 1
     #: how much of what is retained goes into the prompts of an image (argument default 0.5)
@@ -45,19 +36,15 @@ class DARTConfig(base.Config):
     #: bind each view's top-k before the entropy, k being the label count of its nearest caption (ML-TTA's BEM)
     bind: bool = False
 
-    def __post_init__(self) -> None:
-        self.check(
-            views=(lambda: self.views >= 1, "at least 1"),
-            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
-            lr=(lambda: self.lr >= 0, "0 or more"),
-            weight_decay=(lambda: self.weight_decay >= 0, "0 or more"),
-            steps=(lambda: self.steps >= 0, "0 or more"),
-            layer=(lambda: self.layer >= 0, "0 or more"),
-            text_weight=(lambda: 0 <= self.text_weight <= 1, "a share from 0 to 1"),
-            image_weight=(lambda: 0 <= self.image_weight <= 1, "a share from 0 to 1"),
-            text_horizon=(lambda: self.text_horizon > 0, "a number above 0"),
-            image_horizon=(lambda: self.image_horizon > 0, "a number above 0"),
-        )
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "layer": (lambda: self.layer >= 0, "0 or more"),
+            "text_weight": (lambda: 0 <= self.text_weight <= 1, "a share from 0 to 1"),
+            "image_weight": (lambda: 0 <= self.image_weight <= 1, "a share from 0 to 1"),
+            "text_horizon": (lambda: self.text_horizon > 0, "a number above 0"),
+            "image_horizon": (lambda: self.image_horizon > 0, "a number above 0"),
+        }
 
 
 @register("dart", "dual-modal online prompts: a context a label and an image prompt, retained (AAAI 2024)")
@@ -80,10 +67,6 @@ class DART(OnlineMethod):
     @classmethod
     def needs_captions(cls, config: DARTConfig) -> bool:
         return config.bind
-
-    @property
-    def needs(self) -> tuple[ViewSpec, ...]:
-        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
 
     def start(self) -> State:
         text = self.text.features  # (C, D)

@@ -11,45 +11,36 @@ from torch import Tensor
 
 from mltta.encode import Encoded
 from mltta.errors import ConfigError
-from mltta.methods import base
 from mltta.methods.base import Method, Problem, register
+from mltta.methods.config import Rule, TuningConfig
 from mltta.methods.tuning import tune_context
 from mltta.objectives import bound_entropy, entropy, select_confident
 from mltta.views import ViewSpec
 
 
 @dataclass(frozen=True)
-class DiffTPTConfig(base.Config):
+class DiffTPTConfig(TuningConfig):
     """The settings of the released script, whose filters are its argument defaults too."""
-
-    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
 
     #: a folder that holds, for every image, a folder of its name with generated images
     generated: str = ""
     generated_views: int = 63
     #: crops beside the clean view: 128 views with it and the generated ones
     views: int = 64
-    augmix: bool = False
     #: the share of the views, the clean one not counted, whose logits are most like the clean view's
     cosine_ratio: float = 0.8
     #: the share of what is left that is most confident
     select_ratio: float = 0.3
-    lr: float = 5e-3
-    weight_decay: float = 0.01
     # The released program's own argument default is 1.
     steps: int = 4
 
-    def __post_init__(self) -> None:
-        self.check(
-            generated=(lambda: isinstance(self.generated, str), "the path of a folder"),
-            generated_views=(lambda: self.generated_views >= 1, "at least 1"),
-            views=(lambda: self.views >= 1, "at least 1"),
-            cosine_ratio=(lambda: 0 < self.cosine_ratio <= 1, "a share above 0, up to 1"),
-            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
-            lr=(lambda: self.lr >= 0, "0 or more"),
-            weight_decay=(lambda: self.weight_decay >= 0, "0 or more"),
-            steps=(lambda: self.steps >= 0, "0 or more"),
-        )
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "generated": (lambda: isinstance(self.generated, str), "the path of a folder"),
+            "generated_views": (lambda: self.generated_views >= 1, "at least 1"),
+            "cosine_ratio": (lambda: 0 < self.cosine_ratio <= 1, "a share above 0, up to 1"),
+        }
 
 
 @register(

@@ -9,23 +9,20 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.encode import Encoded
-from mltta.methods import base
 from mltta.methods.base import OnlineMethod, State, register
+from mltta.methods.config import Rule, ViewConfig
 from mltta.methods.tda import empty_memory, remember
 from mltta.objectives import select_confident
-from mltta.views import ViewSpec
 
 
 @dataclass(frozen=True)
-class DMNConfig(base.Config):
+class DMNConfig(ViewConfig):
     """The settings of the published scripts, without labelled images."""
 
     PRESETS = {"released": {"augmix": True, "score": "probs"}}  # noqa: RUF012
 
     #: the scripts' own; the released program takes 64 when not told
     views: int = 32
-    augmix: bool = False
-    select_ratio: float = 0.1
     #: images kept for each label
     memory: int = 50
     beta: float = 5.5
@@ -34,12 +31,11 @@ class DMNConfig(base.Config):
     #: "logits" (ours, for several labels an image) or "probs" (released), which compete over the labels
     score: Literal["logits", "probs"] = "logits"
 
-    def __post_init__(self) -> None:
-        self.check(
-            views=(lambda: self.views >= 1, "at least 1"),
-            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
-            memory=(lambda: self.memory >= 1, "at least 1"),
-        )
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "memory": (lambda: self.memory >= 1, "at least 1"),
+        }
 
 
 @register("dmn", "dual memory networks, training-free: a memory of images for each label, online (CVPR 2024)")
@@ -48,10 +44,6 @@ class DMN(OnlineMethod):
 
     Config = DMNConfig
     config: DMNConfig
-
-    @property
-    def needs(self) -> tuple[ViewSpec, ...]:
-        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
 
     @property
     def prompts(self) -> list[str]:

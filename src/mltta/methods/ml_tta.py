@@ -12,15 +12,14 @@ from torch import Tensor
 from mltta.captions.base import LabelledCaptions
 from mltta.encode import Encoded
 from mltta.errors import ConfigError
-from mltta.methods import base
 from mltta.methods.base import Method, Problem, register
+from mltta.methods.config import Rule, ViewConfig
 from mltta.methods.tuning import tune_context
 from mltta.objectives import bound_entropy, entropy, label_set_bce, select_confident
-from mltta.views import ViewSpec
 
 
 @dataclass(frozen=True)
-class MLTTAConfig(base.Config):
+class MLTTAConfig(ViewConfig):
     """The paper's settings; every component of its ablation tables is a switch here."""
 
     PRESETS = {  # noqa: RUF012
@@ -33,10 +32,7 @@ class MLTTAConfig(base.Config):
         }
     }
 
-    views: int = 64
-    augmix: bool = False
     captions_per_view: int = 16
-    select_ratio: float = 0.1
     lr_view: float = 1e-2
     lr_caption: float = 1e-3
     weight_decay: float = 0.01
@@ -55,16 +51,18 @@ class MLTTAConfig(base.Config):
     #: s_v + s_c (paper), or both scaled by their extremes over the whole dataset and averaged (released)
     merge: Literal["sum", "minmax"] = "sum"
 
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "captions_per_view": (lambda: self.captions_per_view >= 1, "at least 1"),
+            "lr_view": (lambda: self.lr_view >= 0, "0 or more"),
+            "lr_caption": (lambda: self.lr_caption >= 0, "0 or more"),
+            "weight_decay": (lambda: self.weight_decay >= 0, "0 or more"),
+            "steps": (lambda: self.steps >= 0, "0 or more"),
+        }
+
     def __post_init__(self) -> None:
-        self.check(
-            views=(lambda: self.views >= 1, "at least 1"),
-            captions_per_view=(lambda: self.captions_per_view >= 1, "at least 1"),
-            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
-            lr_view=(lambda: self.lr_view >= 0, "0 or more"),
-            lr_caption=(lambda: self.lr_caption >= 0, "0 or more"),
-            weight_decay=(lambda: self.weight_decay >= 0, "0 or more"),
-            steps=(lambda: self.steps >= 0, "0 or more"),
-        )
+        super().__post_init__()
         if not (self.view_prompt or self.caption_prompt):
             raise ConfigError("ml-tta needs a view prompt, a caption prompt, or both")
 
@@ -82,10 +80,6 @@ class MLTTA(Method):
         super().__init__(problem, config)
         assert problem.captions is not None  # checked by the base class
         self.captions: LabelledCaptions = problem.captions.named()
-
-    @property
-    def needs(self) -> tuple[ViewSpec, ...]:
-        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
 
     @property
     def prompts(self) -> list[str]:

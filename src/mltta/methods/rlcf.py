@@ -9,25 +9,19 @@ import torch
 from torch import Tensor
 
 from mltta.encode import Encoded
-from mltta.methods import base
 from mltta.methods.base import Method, register
+from mltta.methods.config import Rule, TuningConfig
 from mltta.methods.tuning import tune_context
 from mltta.objectives import entropy, select_confident
-from mltta.views import ViewSpec
 
 #: CLIPScore is max(0, 2.5 cos)
 CLIPSCORE_WEIGHT = 2.5
 
 
 @dataclass(frozen=True)
-class RLCFConfig(base.Config):
+class RLCFConfig(TuningConfig):
     """The settings of the published scripts."""
 
-    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
-
-    views: int = 64
-    augmix: bool = False
-    select_ratio: float = 0.1
     # The released program's own argument defaults are other ones: 5 labels, 1 step, lr 5e-3. Its fine-grained
     # script takes 5 steps. All scripts start from 4 CoOp vectors: give them to create_method as `context`.
     sample_k: int = 3
@@ -35,15 +29,11 @@ class RLCFConfig(base.Config):
     lr: float = 7e-3
     weight_decay: float = 5e-4
 
-    def __post_init__(self) -> None:
-        self.check(
-            views=(lambda: self.views >= 1, "at least 1"),
-            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
-            sample_k=(lambda: self.sample_k >= 1, "at least 1"),
-            steps=(lambda: self.steps >= 0, "0 or more"),
-            lr=(lambda: self.lr >= 0, "0 or more"),
-            weight_decay=(lambda: self.weight_decay >= 0, "0 or more"),
-        )
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "sample_k": (lambda: self.sample_k >= 1, "at least 1"),
+        }
 
 
 @register("rlcf", "reinforcement learning from CLIP feedback: a teacher rewards likely labels (ICLR 2024)")
@@ -55,10 +45,6 @@ class RLCF(Method):
     uses_teacher = True
     looks_again = True  # the teacher sees the chosen views
     config: RLCFConfig
-
-    @property
-    def needs(self) -> tuple[ViewSpec, ...]:
-        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c = self.config

@@ -9,22 +9,17 @@ import torch
 from torch import Tensor
 
 from mltta.encode import Encoded
-from mltta.methods import base
 from mltta.methods.base import OnlineMethod, State, register
+from mltta.methods.config import Rule, ViewConfig
 from mltta.objectives import entropy, marginal_entropy, select_confident
-from mltta.views import ViewSpec
 
 
 @dataclass(frozen=True)
-class TDAConfig(base.Config):
+class TDAConfig(ViewConfig):
     """The settings of the release for ImageNet; it sets the positive alpha and beta anew for every dataset."""
-
-    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
 
     #: 1: the clean view alone; 64: the mean of the confident views, as the release does on ImageNet's variants
     views: int = 1
-    augmix: bool = False
-    select_ratio: float = 0.1
     positive_capacity: int = 3
     positive_alpha: float = 2.0
     positive_beta: float = 5.0
@@ -40,15 +35,14 @@ class TDAConfig(base.Config):
     mask_low: float = 0.03
     mask_high: float = 1.0
 
-    def __post_init__(self) -> None:
-        self.check(
-            views=(lambda: self.views >= 1, "at least 1"),
-            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
-            positive_capacity=(lambda: self.positive_capacity >= 1, "at least 1"),
-            negative_capacity=(lambda: self.negative_capacity >= 1, "at least 1"),
-            entropy_low=(lambda: self.entropy_low <= self.entropy_high, "at most entropy_high"),
-            mask_low=(lambda: self.mask_low <= self.mask_high, "at most mask_high"),
-        )
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "positive_capacity": (lambda: self.positive_capacity >= 1, "at least 1"),
+            "negative_capacity": (lambda: self.negative_capacity >= 1, "at least 1"),
+            "entropy_low": (lambda: self.entropy_low <= self.entropy_high, "at most entropy_high"),
+            "mask_low": (lambda: self.mask_low <= self.mask_high, "at most mask_high"),
+        }
 
 
 @register("tda", "training-free dynamic adapter: caches of confident and doubtful images, online (CVPR 2024)")
@@ -57,10 +51,6 @@ class TDA(OnlineMethod):
 
     Config = TDAConfig
     config: TDAConfig
-
-    @property
-    def needs(self) -> tuple[ViewSpec, ...]:
-        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
 
     def start(self) -> State:
         c, text = self.config, self.text.features

@@ -7,37 +7,19 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from mltta.encode import Encoded
-from mltta.methods import base
 from mltta.methods.base import Method, Problem, register
+from mltta.methods.config import TuningConfig
 from mltta.methods.retrieval import weak_label_counts
 from mltta.methods.tuning import tune_context
 from mltta.objectives import bind_labels, bound_entropy, entropy, select_confident
-from mltta.views import ViewSpec
 
 
 @dataclass(frozen=True)
-class TPTConfig(base.Config):
+class TPTConfig(TuningConfig):
     """TPT's published settings."""
 
-    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
-
-    views: int = 64
-    augmix: bool = False
-    select_ratio: float = 0.1
-    lr: float = 5e-3
-    weight_decay: float = 0.01
-    steps: int = 1
     #: bind each view's top-k before the entropy, k being the label count of its nearest caption (ML-TTA's BEM)
     bind: bool = False
-
-    def __post_init__(self) -> None:
-        self.check(
-            views=(lambda: self.views >= 1, "at least 1"),
-            select_ratio=(lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
-            lr=(lambda: self.lr >= 0, "0 or more"),
-            weight_decay=(lambda: self.weight_decay >= 0, "0 or more"),
-            steps=(lambda: self.steps >= 0, "0 or more"),
-        )
 
 
 @register("tpt", "test-time prompt tuning: marginal entropy of the confident views (NeurIPS 2022)")
@@ -58,10 +40,6 @@ class TPT(Method):
     @classmethod
     def needs_captions(cls, config: TPTConfig) -> bool:
         return config.bind
-
-    @property
-    def needs(self) -> tuple[ViewSpec, ...]:
-        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c = self.config
