@@ -1,13 +1,13 @@
-"""Pillow's `resize` as matrix products, for many boxes of many images at once.
+"""Pillow's `resize` for many boxes of many images at once, in Pillow's own whole-number arithmetic: the same bits.
 
-Pillow resamples along one axis, rounds to whole levels, and resamples along the other. Both steps are linear:
-`round(Wy · round(image · Wxᵀ))`, with the box, the filter and the flip in the weights.
+Pillow turns a filter's weights into whole numbers of 22 bits, resamples along one axis, rounds to levels, and
+resamples along the other. On a GPU that is three kernels for all boxes together; elsewhere torch does it box by box.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +18,9 @@ from torch import Tensor
 
 from mltta.device_draws import Ints
 
+#: bits behind the point of a weight
+BITS = 22
 _PILLOW_13 = int(PIL.__version__.split(".")[0]) >= 13
-# Half a level and a hair: float32 falls short of a tie or not by the order of its sums, which may change.
-_HALF = 0.5 + 2.0**-14
-_UNIT = 1 << 30
 
 
 class Axis(NamedTuple):
@@ -37,119 +36,152 @@ class Axis(NamedTuple):
     flip: int = 0
 
 
-def begins_along_y(x: Ints, y: Ints) -> NDArray[np.bool_]:
-    """Tell which boxes, lines of `Axis`, Pillow resamples along y first: it rounds in between, so that shows."""
-    (width, new_width), (height, new_height) = x[:, 1:3].T, y[:, 1:3].T
-    tall = height - new_height > 2 * (width - new_width) if _PILLOW_13 else height > 100 * width
-    along_y: NDArray[np.bool_] = tall & (height > new_height)
-    return along_y
+@dataclass(frozen=True)
+class Boxes:
+    """V boxes to resample, and where they lie."""
+
+    offset: Ints  # (V,) of its image, in bytes, in a tensor of all images' pixels, each (H, W, 3)
+    width: Ints  # (V,) of its image
+    axes: Ints  # (V, 2, 5) along x and along y, lines of `Axis`
+    kept: Ints  # (V, 2) how many pixels are kept along x and along y
+    place: Ints  # (V,) of its first pixel in the output
+    stride: Ints  # (V,) from one line of the output to the next
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def __getitem__(self, part: slice) -> Boxes:
+        fields = self.offset, self.width, self.axes, self.kept, self.place, self.stride
+        return Boxes(*(field[part] for field in fields))
+
+    @property
+    def along_y(self) -> NDArray[np.bool_]:
+        """Which ones Pillow resamples along y first: it rounds in between, so that shows."""
+        (width, height), (new_width, new_height) = self.axes[:, :, 1].T, self.axes[:, :, 2].T
+        tall = height - new_height > 2 * (width - new_width) if _PILLOW_13 else height > 100 * width
+        along_y: NDArray[np.bool_] = tall & (height > new_height)
+        return along_y
+
+    @property
+    def between(self) -> Ints:
+        """Bytes of each after its first pass, (V,)."""
+        length, kept = self.axes[:, :, 1], self.kept
+        return 3 * np.where(self.along_y, kept[:, 1] * length[:, 0], kept[:, 0] * length[:, 1])
+
+    def taps(self, cubic: bool) -> int:
+        """The most pixels that one new pixel is mixed from."""
+        reach = np.maximum(1, self.axes[:, :, 1] / self.axes[:, :, 2]).max()
+        return 2 * int(np.ceil(reach * (2 if cubic else 1))) + 1
+
+    def chunks(self, max_bytes: int) -> Iterator[Boxes]:
+        """Divide them so that what is kept between the passes fits into memory, at least one at a time."""
+        ends = np.cumsum(self.between)
+        start = 0
+        while start < len(self):
+            before = ends[start - 1] if start else 0
+            end = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
+            yield self[start:end]
+            start = end
 
 
 def resample(
-    groups: Sequence[Tensor], boxes: Ints, owners: Ints, width: int, height: int, interpolation: str
-) -> tuple[Tensor, Ints]:
-    """Resample V boxes of images.
+    source: Tensor,
+    boxes: Boxes,
+    out: Tensor,
+    table: Tensor,
+    *,
+    cubic: bool,
+    channels_last: bool = True,
+    max_bytes: int = 1 << 30,
+) -> None:
+    """Resample boxes of images into their places of the output.
 
     Args:
-        groups: equally large images together, (B, 3, H, W), all float16 or all float32.
-        boxes: how each box is resampled along x and along y, lines of `Axis`, (V, 2, 5).
-        owners: which image each box is of, counted through all groups, (V,).
-
-    Returns:
-        whole levels of shape (V, height, width, 3), in an order of their own, and the number of the box of each.
+        source: all pixels of the images, uint8, flat.
+        out: any tensor in which the boxes have their places, contiguous.
+        table: (3, 256) what is written for each level of each channel, of the output's kind.
+        channels_last: a box lies there as (H, W, 3); otherwise as (3, H, W), with kept lines only.
+        max_bytes: kept between the passes.
     """
-    starts = np.cumsum([0, *map(len, groups)])
-    along_y = begins_along_y(boxes[:, 0], boxes[:, 1])
-    of_group = np.searchsorted(starts, owners, side="right") - 1
-    order = np.lexsort((owners, along_y, of_group))
-    sides = np.array([group.shape[:1:-1] for group in groups], np.int64)[of_group]
-    lines = np.concatenate([boxes, sides[:, :, None]], 2)[order]
-    device, cubic = groups[0].device, interpolation == "bicubic"
-    x, y = upload(lines, device).unbind(1)
-    x_reach, y_reach = np.maximum(1, boxes[:, :, 1] / boxes[:, :, 2]).max(0)
-    x_taps, y_taps = _taps(x, width, x_reach, cubic), _taps(y, height, y_reach, cubic)
-    levels = groups[0].new_empty(len(boxes), height, width, 3)
-    kinds = (2 * of_group + along_y)[order]
-    for kind in np.unique(kinds).tolist():
-        images, start = groups[kind // 2], starts[kind // 2]
-        low, high = np.searchsorted(kinds, [kind, kind + 1]).tolist()
-        counts = np.bincount(owners[order[low:high]] - start, minlength=len(images)).tolist()
-        x_weights, y_weights = (
-            _weights(tap[low:high], weights[low:high], side, images.dtype)
-            for (tap, weights), side in zip((x_taps, y_taps), images.shape[:1:-1], strict=True)
-        )
-        part = levels[low:high]
-        if kind % 2:
-            images = images.transpose(2, 3).contiguous()
-            between = _first_pass(images, y_weights, counts, cubic)
-            part.copy_(torch.bmm(x_weights, between.mT).view(-1, width, height, 3).transpose(1, 2))
+    on_gpu = source.is_cuda and kernels_work()
+    for part in boxes.chunks(max_bytes):
+        if on_gpu:
+            from mltta.resample_kernels import launch
+
+            launch(source, part, out, table, cubic=cubic, channels_last=channels_last)
         else:
-            between = _first_pass(images, x_weights, counts, cubic)
-            torch.bmm(y_weights, between.mT, out=part.view(-1, height, width * 3))
-    levels.add_(_HALF).floor_()
-    return levels.clamp_(0, 255) if cubic else levels, order
+            resample_plainly(source, part, out, table, cubic=cubic, channels_last=channels_last)
+
+
+def kernels_work() -> bool:
+    """Whether Triton, which torch brings along on Linux, is here."""
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def resample_plainly(
+    source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, *, cubic: bool, channels_last: bool = True
+) -> None:
+    """Do what the kernels do, box by box."""
+    flat, device = out.view(-1), source.device
+    columns = torch.arange(3, device=device)
+    for v, along_y in enumerate(boxes.along_y.tolist()):
+        (x, y), (width, height) = (Axis(*line) for line in boxes.axes[v].tolist()), boxes.kept[v].tolist()
+        line = 3 * int(boxes.width[v])
+        rows = source[int(boxes.offset[v]) :][y.start * line : (y.start + y.length) * line]
+        pixels = rows.view(y.length, -1, 3)[:, x.start : x.start + x.length]
+        along_x = weights(x, width, cubic, device)
+        if along_y:
+            pixels = _mix(pixels, *weights(y, height, cubic, device))
+            levels = _mix(pixels.transpose(0, 1), *along_x).transpose(0, 1)
+        else:
+            pixels = _mix(pixels.transpose(0, 1), *along_x).transpose(0, 1)
+            levels = _mix(pixels, *weights(y, height, cubic, device))
+        shape, step = (height, width, 3), int(boxes.stride[v])
+        strides = (step, 3, 1) if channels_last else (step, 1, step * height)
+        flat.as_strided(shape, strides, int(boxes.place[v])).copy_(table[columns, levels.long()])
+
+
+def weights(axis: Axis, count: int, cubic: bool, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The pixels that each of `count` new ones is mixed from, and their whole-number weights, both (taps, count)."""
+    scale = axis.length / axis.size
+    widened = max(1.0, scale)
+    reach = widened * (2 if cubic else 1)
+    pixel = torch.arange(count, dtype=torch.float64, device=device)
+    pixel = (count - 1 - pixel if axis.flip else pixel) + axis.first
+    centre = (pixel + 0.5) * scale
+    low = (centre - reach + 0.5).long().clamp(min=0)
+    high = (centre + reach + 0.5).long().clamp(max=axis.length)
+    taps = low + torch.arange(int(reach * 2) + 2, device=device)[:, None]
+    distance = ((taps - centre + 0.5) * (1 / widened)).abs()
+    weight = _bicubic(distance) if cubic else (1 - distance).clamp(min=0)
+    weight = weight * ((taps < high) & (pixel >= 0) & (pixel < axis.size))
+    total = torch.zeros_like(centre)
+    for row in weight:  # one after another, as Pillow sums them
+        total = total + row
+    weight = torch.where(total != 0, weight / total, weight) * (1 << BITS)
+    return taps.clamp(max=axis.length - 1), (weight + torch.where(weight < 0, -0.5, 0.5)).long()
+
+
+def _bicubic(distance: Tensor) -> Tensor:
+    """Pillow's cubic filter, with a = -0.5."""
+    near = (1.5 * distance - 2.5) * distance * distance + 1
+    far = (((distance - 5) * distance + 8) * distance - 4) * -0.5
+    return torch.where(distance < 1, near, torch.where(distance < 2, far, 0))
+
+
+def _mix(pixels: Tensor, taps: Tensor, weight: Tensor) -> Tensor:
+    """Resample pixels (L, K, 3) along L to whole levels (count, K, 3)."""
+    total = torch.full((taps.shape[1], *pixels.shape[1:]), 1 << (BITS - 1), device=pixels.device)
+    for tap, share in zip(taps, weight, strict=True):
+        total += pixels[tap] * share[:, None, None]
+    return (total >> BITS).clamp_(0, 255).to(torch.uint8)
 
 
 def upload(array: NDArray[np.generic], device: torch.device) -> Tensor:
     """Copy to the device without waiting for what it is doing."""
     tensor = torch.from_numpy(array)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
-
-
-def _taps(lines: Tensor, count: int, reach: float, cubic: bool) -> tuple[Tensor, Tensor]:
-    """Find the pixels that each of `count` new pixels is mixed from, and their weights, both (V, count, taps).
-
-    Args:
-        lines: of `Axis`, with the side of the image at their ends, (V, 6).
-        reach: the largest ratio of a length to its new size, or 1.
-    """
-    start, length, size, first, flip, side = lines[:, :, None].unbind(1)  # (V, 1)
-    taps = 2 * math.ceil(reach * (2 if cubic else 1)) + 1
-    pixel = torch.arange(count, device=lines.device)
-    pixel = torch.where(flip > 0, count - 1 - pixel, pixel) + first  # (V, count)
-    centre = (2 * pixel + 1) * length  # in the box, times 2 * size: whole numbers are exact at any length
-    tap = torch.minimum(start + centre // (2 * size) - taps // 2, side - taps).clamp_(min=0)[..., None]
-    tap = tap + torch.arange(taps, device=lines.device)
-    start, length, size, pixel = start[..., None], length[..., None], size[..., None], pixel[..., None]
-    distance = ((2 * (tap - start) + 1) * size - centre[..., None]).abs_().float()
-    distance = distance / (2 * torch.maximum(length, size))
-    weights = _bicubic(distance) if cubic else 1 - distance
-    if not cubic:
-        weights.clamp_(min=0)
-    weights.mul_((tap >= start) & (tap < start + length) & (pixel >= 0) & (pixel < size))
-    # Whole numbers have one sum in any order: the weights of a view must not change with its batch.
-    total = (weights * _UNIT).long().sum(2, keepdim=True).clamp_(min=1)
-    return tap, weights.mul_(_UNIT / total)
-
-
-def _bicubic(distance: Tensor) -> Tensor:
-    """Pillow's cubic filter, with a = -0.5."""
-    near = (1.5 * distance - 2.5) * distance * distance + 1
-    far = ((distance - 5) * distance + 8) * distance * -0.5 + 2
-    return torch.where(distance < 1, near, torch.where(distance < 2, far, 0))
-
-
-def _weights(tap: Tensor, weights: Tensor, side: int, dtype: torch.dtype) -> Tensor:
-    """Spread weights over all pixels of a side, (V, count, side)."""
-    views, count, taps = tap.shape
-    dense = torch.zeros(views, count, max(side, taps), dtype=dtype, device=tap.device)
-    return dense.scatter_(2, tap, weights.to(dtype))[..., :side]
-
-
-def _first_pass(images: Tensor, weights: Tensor, counts: list[int], cubic: bool) -> Tensor:
-    """Resample images (B, 3, L, K) along K by weights (V, X, K) to whole levels (V, X * 3, L).
-
-    Args:
-        counts: how many of the V boxes belong to each image, in order.
-    """
-    (boxes, count, _), length = weights.shape, images.shape[2]
-    between = weights.new_empty(boxes, count, 3 * length)
-    half = weights.new_full((3 * length,), _HALF)
-    parts = zip(images.flatten(1, 2), torch.split(weights, counts), torch.split(between, counts), strict=True)
-    for image, own, part in parts:
-        # All boxes of an image share one product.
-        torch.addmm(half, own.flatten(0, 1), image.T, out=part.flatten(0, 1))
-    between.floor_()
-    if cubic:
-        between.clamp_(0, 255)
-    return between.view(boxes, count * 3, length)

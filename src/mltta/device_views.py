@@ -1,32 +1,32 @@
-"""All views of many images on a device: the pictures of `mltta.views`, made by matrix products.
+"""All views of many images on a device: the pictures of `mltta.views` to the bit, made by the device.
 
-The random numbers are the same, so each view shows the same part of its image, and its pixels agree with
-Pillow's up to rounding: in float32 nearly all are equal, in float16 nearly all within one level of 255.
+The random numbers are the same, so each view shows the same part of its image, and it is resampled in the same
+whole-number arithmetic. AugMix may differ from the CPU's by a level here and there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from mltta.device_augmix import AUGMIX_DRAWS, draw_plans, mix_views
 from mltta.device_draws import CROP_DRAWS, Ints, draw_crops, draw_numbers
-from mltta.device_resample import Axis, resample, upload
+from mltta.device_resample import Axis, Boxes, resample, upload
 from mltta.errors import ConfigError, ImageError
-from mltta.views import Preprocess, ViewSpec, render_views
+from mltta.views import Preprocess, ViewSpec, normalise_levels
+
+# Bytes that AugMix takes for each pixel of a view.
+_AUGMIX_BYTES = 80
 
 
 class DeviceViews:
-    """Renders the views of images on a device, equal to those of `render_views` up to rounding.
+    """Renders the views of images on a device, equal to those of `render_views`.
 
     Args:
-        dtype: of the views; the products run in float32 for float32, and in float16 for all others.
+        dtype: of the views.
         channels_last: lay the views out in memory as (B, N, S, S, 3).
         max_bytes: about how much memory may be used beside the images and the views.
 
@@ -41,16 +41,17 @@ class DeviceViews:
         self,
         preprocess: Preprocess,
         device: str | torch.device,
-        dtype: torch.dtype = torch.float16,
+        dtype: torch.dtype = torch.float32,
         *,
         channels_last: bool = False,
         max_bytes: int = 1 << 30,
     ) -> None:
         self.preprocess, self.device, self.dtype = preprocess, torch.device(device), dtype
         self.channels_last, self.max_bytes = channels_last, max_bytes
-        self._compute = torch.float32 if dtype == torch.float32 else torch.float16
-        mean, std = (torch.tensor(values, device=self.device) for values in (preprocess.mean, preprocess.std))
-        self._factor, self._offset = 1 / (255 * std), -mean / std
+        # (3, 256) the levels themselves, and what becomes of them
+        self._levels = torch.arange(256, dtype=torch.uint8).repeat(3, 1).to(self.device)
+        shown = normalise_levels(torch.arange(256).view(1, 256, 1, 1).expand(-1, -1, 1, 3), preprocess)
+        self._shown = shown.view(3, 256).to(self.device, dtype)
 
     @torch.no_grad()
     def render(self, images: Sequence[Tensor], spec: ViewSpec, seed: int, ids: Sequence[str]) -> Tensor:
@@ -64,137 +65,117 @@ class DeviceViews:
             views of shape (B, N, 3, S, S).
         """
         _check(images, spec, ids)
-        count, side, sizes = spec.count, self.preprocess.size, [_size(image) for image in images]
-        boxes = self._draw_boxes(sizes, spec, seed, ids)
-        plans = draw_plans(draw_numbers(seed, ids, count if spec.augmix else 1, "augmix", AUGMIX_DRAWS))
-        if self.channels_last:
-            views = torch.empty(len(images), count, side, side, 3, dtype=self.dtype, device=self.device)
-        else:
-            views = torch.empty(len(images), count, 3, side, side, dtype=self.dtype, device=self.device)
-            views = views.permute(0, 1, 3, 4, 2)  # (B, N, S, S, 3) in any case
-        for batch in self._batches(sizes, spec):
-            numbers = np.array(batch)
-            own = [images[number] for number in batch]
-            # Autocast would run the products in fewer bits than whole levels need.
-            with torch.autocast(self.device.type, enabled=False):
-                for levels, owner, j in self._levels(own, boxes[numbers], spec):
-                    if spec.augmix and j.any():
-                        pixels = levels.permute(0, 3, 1, 2).to(torch.uint8)
-                        own_plans = plans.pick(numbers[owner] * (count - 1) + j - 1)
-                        levels = mix_views(pixels, own_plans).permute(0, 2, 3, 1)
-                    normalised = torch.addcmul(self._offset, levels, self._factor).to(self.dtype)
-                    rows = upload(numbers[owner] * count + j, self.device)
-                    views.flatten(0, 1).index_copy_(0, rows, normalised)
-        for number in range(len(images)):
-            if self._is_too_long(sizes[number], spec):
-                picture = Image.fromarray(images[number].cpu().numpy())
-                slow = render_views(picture, spec, self.preprocess, seed=seed, image_id=ids[number])
-                views[number] = slow.permute(0, 2, 3, 1).to(self.device, self.dtype)
-        return views.permute(0, 1, 4, 2, 3)
+        count, side, cubic = spec.count, self.preprocess.size, self.preprocess.interpolation == "bicubic"
+        shape = (side, side, 3) if self.channels_last else (3, side, side)
+        views = torch.empty(len(images), count, *shape, dtype=self.dtype, device=self.device)
+        if len(images):
+            sizes = np.array([(image.shape[1], image.shape[0]) for image in images])
+            pixels = self._together(images)
+            clean = np.array([_clean_axes(size, self.preprocess) for size in sizes.tolist()])
+            self._resample(pixels, sizes, clean[:, None], views, 0, cubic)
+            if count > 1:
+                source, small = self._working_copies(pixels, sizes, spec)
+                crops = self._draw_crops(small, spec, seed, ids)
+                if spec.augmix:
+                    self._mix(source, small, crops, views, seed, ids)
+                else:
+                    self._resample(source, small, crops, views, 1)
+        return views.permute(0, 1, 4, 2, 3) if self.channels_last else views
 
-    def _levels(
-        self, images: list[Tensor], boxes: Ints, spec: ViewSpec
-    ) -> Iterator[tuple[Tensor, Ints, Ints]]:
-        """Make the views of images sorted by size: first the clean ones, then the crops.
+    def _together(self, images: Sequence[Tensor]) -> Tensor:
+        """Bring all pixels to the device, one image after another."""
+        flat = [image.reshape(-1) for image in images]
+        if self.device.type != "cuda" or flat[0].is_cuda:
+            return torch.cat([image.to(self.device) for image in flat])
+        pinned = torch.empty(sum(map(len, flat)), dtype=torch.uint8, pin_memory=True)
+        return torch.cat(flat, out=pinned).to(self.device, non_blocking=True)
 
-        Yields:
-            whole levels of shape (V, S, S, 3), and for each the number of its image and of its view.
-        """
-        side, owners = self.preprocess.size, np.arange(len(images))
-        groups = [self._stack(list(group)) for _, group in groupby(images, _size)]
-        levels, order = resample(groups, boxes[:, 0], owners, side, side, self.preprocess.interpolation)
-        yield levels, owners[order], np.zeros_like(order)
-        if spec.count == 1:
-            return
-        distinct = dict.fromkeys(map(_size, images))
-        groups = [_working_copy(group, size, spec) for group, size in zip(groups, distinct, strict=True)]
-        step = max(1, self.max_bytes // sum(self._memory(_size(image), spec).crop for image in images))
-        for first in range(1, spec.count, step):
-            some = np.arange(first, min(first + step, spec.count))
-            owner, j = owners.repeat(len(some)), np.tile(some, len(images))
-            levels, order = resample(groups, boxes[owner, j], owner, side, side, "bilinear")
-            yield levels, owner[order], j[order]
-
-    def _stack(self, images: list[Tensor]) -> Tensor:
-        """Bring equally large images to the device, (B, 3, H, W), with sides rounded up for quick products."""
-        height, width, _ = images[0].shape
-        pixels = torch.stack([image.to(self.device, non_blocking=True) for image in images])
-        stack = torch.zeros(
-            len(images), 3, _rounded_up(height), _rounded_up(width), dtype=self._compute, device=self.device
+    def _resample(
+        self, source: Tensor, sizes: Ints, axes: Ints, views: Tensor, first: int, cubic: bool = False
+    ) -> None:
+        """Make views from `first` on: axes (B, n, 2, 5) of images of these sizes, normalised."""
+        each, side = axes.shape[1], self.preprocess.size
+        rows = np.arange(len(sizes))[:, None] * views.shape[1] + first + np.arange(each)
+        stride = 3 * side if self.channels_last else side
+        boxes = _boxes(sizes, axes, rows.ravel() * 3 * side * side, (side, side), stride)
+        resample(
+            source,
+            boxes,
+            views,
+            self._shown,
+            cubic=cubic,
+            channels_last=self.channels_last,
+            max_bytes=self.max_bytes,
         )
-        stack[:, :, :height, :width] = pixels.permute(0, 3, 1, 2)
-        return stack
 
-    def _draw_boxes(
-        self, sizes: list[tuple[int, int]], spec: ViewSpec, seed: int, ids: Sequence[str]
-    ) -> Ints:
-        """Say for all views how they come from their images along x and y, lines of `Axis`, (B, N, 2, 5)."""
-        boxes = np.zeros((len(sizes), spec.count, 2, 5), np.int64)
+    def _mix(
+        self, source: Tensor, sizes: Ints, axes: Ints, views: Tensor, seed: int, ids: Sequence[str]
+    ) -> None:
+        """Make crops and mix each by AugMix, as many at once as fit into memory."""
+        each, side = axes.shape[1], self.preprocess.size
+        plans = draw_plans(draw_numbers(seed, ids, each + 1, "augmix", AUGMIX_DRAWS))
+        place = np.arange(len(sizes) * each) * 3 * side * side
+        boxes = _boxes(sizes, axes, place, (side, side), 3 * side)
+        step = max(1, self.max_bytes // (_AUGMIX_BYTES * side * side))
+        for start in range(0, len(boxes), step):
+            part = boxes[start : start + step]
+            part.place[:] -= place[start]
+            levels = torch.empty(len(part), side, side, 3, dtype=torch.uint8, device=self.device)
+            resample(source, part, levels, self._levels, cubic=False, max_bytes=self.max_bytes)
+            numbers = np.arange(start, start + len(part))
+            mixed = mix_views(levels.permute(0, 3, 1, 2), plans.pick(numbers)).permute(0, 2, 3, 1)
+            normalised = normalise_levels(mixed, self.preprocess).to(self.dtype)
+            shown = normalised.permute(0, 2, 3, 1) if self.channels_last else normalised
+            rows = upload(numbers // each * (each + 1) + 1 + numbers % each, self.device)
+            views.flatten(0, 1).index_copy_(0, rows, shown)
+
+    def _working_copies(self, source: Tensor, sizes: Ints, spec: ViewSpec) -> tuple[Tensor, Ints]:
+        """Reduce large images to what their crops can show; all pixels, and the sizes."""
+        small = np.array([_working_size(size, spec) for size in sizes.tolist()])
+        if (small == sizes).all():
+            return source, sizes
+        axes = np.zeros((len(sizes), 1, 2, 5), np.int64)
+        axes[:, 0, :, 1], axes[:, 0, :, 2] = sizes, small
+        copies = torch.empty(int(3 * small.prod(1).sum()), dtype=torch.uint8, device=self.device)
+        boxes = _boxes(sizes, axes, _starts(small), small, 3 * small[:, 0])
+        resample(source, boxes, copies, self._levels, cubic=False, max_bytes=self.max_bytes)
+        return copies, small
+
+    def _draw_crops(self, sizes: Ints, spec: ViewSpec, seed: int, ids: Sequence[str]) -> Ints:
+        """Draw the crops of images of these sizes: how each is resampled along x and y, (B, N - 1, 2, 5)."""
+        axes = np.zeros((len(sizes), spec.count - 1, 2, 5), np.int64)
         numbers = draw_numbers(seed, ids, spec.count, "crop", CROP_DRAWS)
-        small = np.array([_working_size(size, spec) for size in sizes]).reshape(-1, 2)
-        crops = draw_crops(numbers, small.repeat(spec.count - 1, 0), spec.scale, spec.ratio, spec.flip)
+        crops = draw_crops(numbers, sizes.repeat(spec.count - 1, 0), spec.scale, spec.ratio, spec.flip)
         left, top, width, height, flip = crops.reshape(len(sizes), spec.count - 1, 5).transpose(2, 0, 1)
-        boxes[:, 1:, 0, 0], boxes[:, 1:, 0, 1], boxes[:, 1:, 0, 4] = left, width, flip
-        boxes[:, 1:, 1, 0], boxes[:, 1:, 1, 1] = top, height
-        boxes[:, 1:, :, 2] = self.preprocess.size
-        boxes[:, 0] = np.array([_clean_axes(*size, self.preprocess) for size in sizes]).reshape(-1, 2, 5)
-        return boxes
-
-    def _batches(self, sizes: list[tuple[int, int]], spec: ViewSpec) -> Iterator[list[int]]:
-        """Divide the images, sorted by size, into batches that fit into memory."""
-        batch: list[int] = []
-        taken = 0
-        for number in sorted(range(len(sizes)), key=sizes.__getitem__):
-            if self._is_too_long(sizes[number], spec):
-                continue
-            memory = self._memory(sizes[number], spec)
-            needed = memory.pixels + memory.products + memory.crop * (spec.count - 1)
-            if batch and taken + needed > self.max_bytes:
-                yield batch
-                batch, taken = [], 0
-            batch.append(number)
-            taken += needed
-        if batch:
-            yield batch
-
-    def _is_too_long(self, size: tuple[int, int], spec: ViewSpec) -> bool:
-        """Tell an image, say a line of a million pixels, whose weights alone would fill the memory."""
-        memory = self._memory(size, spec)
-        return max(memory.products, memory.crop) > self.max_bytes
-
-    def _memory(self, size: tuple[int, int], spec: ViewSpec) -> _Memory:
-        """Estimate what an image of that size takes."""
-        (width, height), (w, h), side = size, _working_size(size, spec), self.preprocess.size
-        number = self._compute.itemsize
-        pixels = (3 + 6 * number) * width * height
-        products = number * side * (width + height + 3 * max(width, height)) + 400 * (width + height)
-        if (w, h) != size:
-            products += number * (w * width + h * height + 3 * max(w * height, h * width))
-        product = number * side * (w + h + 3 * max(w, h)) + 200 * (w + h + side)
-        levels, after = 3 * number * side * side, (80 if spec.augmix else 12 + 3 * number) * side * side
-        return _Memory(pixels, products, levels + max(product, after))
+        axes[:, :, 0, 0], axes[:, :, 0, 1], axes[:, :, 0, 4] = left, width, flip
+        axes[:, :, 1, 0], axes[:, :, 1, 1] = top, height
+        axes[:, :, :, 2] = self.preprocess.size
+        return axes
 
 
-class _Memory(NamedTuple):
-    """Bytes of an image, of the products that make its clean view and working copy, and of one crop."""
-
-    pixels: int
-    products: int
-    crop: int
+def _starts(sizes: Ints) -> Ints:
+    """Where the pixels of each image begin among those of all."""
+    starts: Ints = np.cumsum([0, *(3 * sizes.prod(1))])[:-1]
+    return starts
 
 
-def _size(image: Tensor) -> tuple[int, int]:
-    """Width and height, as Pillow has them."""
-    return image.shape[1], image.shape[0]
+def _boxes(sizes: Ints, axes: Ints, place: Ints, kept: Ints | tuple[int, int], stride: Ints | int) -> Boxes:
+    """Boxes with axes (B, n, 2, 5) of images of these sizes, n of each."""
+    each = axes.shape[1]
+    total = len(sizes) * each
+    return Boxes(
+        _starts(sizes).repeat(each),
+        sizes[:, 0].repeat(each),
+        axes.reshape(total, 2, 5),
+        np.broadcast_to(np.asarray(kept, np.int64), (total, 2)),
+        place,
+        np.broadcast_to(np.asarray(stride, np.int64), total),
+    )
 
 
-def _rounded_up(side: int) -> int:
-    """Give the next multiple of 8: on GPUs, products of other sizes are half as fast."""
-    return -(-side // 8) * 8
-
-
-def _clean_axes(width: int, height: int, preprocess: Preprocess) -> tuple[Axis, Axis]:
+def _clean_axes(sides: list[int], preprocess: Preprocess) -> tuple[Axis, Axis]:
     """Say how view 0 comes from its image, by the sums of `mltta.views`."""
+    width, height = sides
     size, short, long = preprocess.size, min(width, height), max(width, height)
     if preprocess.resize_mode == "squash":
         return Axis(0, width, size), Axis(0, height, size)
@@ -207,22 +188,11 @@ def _clean_axes(width: int, height: int, preprocess: Preprocess) -> tuple[Axis, 
     return Axis(0, width, w, left), Axis(0, height, h, top)
 
 
-def _working_copy(images: Tensor, size: tuple[int, int], spec: ViewSpec) -> Tensor:
-    """Reduce equally large images (B, 3, H, W) to what their crops can show."""
-    width, height = _working_size(size, spec)
-    if (width, height) == size:
-        return images
-    box = np.array([Axis(0, size[0], width), Axis(0, size[1], height)])
-    boxes, owners = box[None].repeat(len(images), 0), np.arange(len(images))
-    levels, _ = resample([images], boxes, owners, _rounded_up(width), _rounded_up(height), "bilinear")
-    return levels.permute(0, 3, 1, 2).contiguous()
-
-
-def _working_size(size: tuple[int, int], spec: ViewSpec) -> tuple[int, int]:
+def _working_size(size: list[int], spec: ViewSpec) -> tuple[int, int]:
     """Say how large the copy is that crops are cut from."""
     short = min(size)
     if spec.working_size is None or short <= spec.working_size:
-        return size
+        return size[0], size[1]
     width, height = (round(side * spec.working_size / short) for side in size)
     return width, height
 

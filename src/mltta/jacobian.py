@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 # It pays from so many images on, as working it out costs as much as adapting about that many.
 IMAGES = 512
-# Kept only up to this size, and a quarter of the memory that is free.
+# A pass of its making takes about this much beside.
 BYTES = 2 * 2**30
 
 
-def label_jacobian(encoder: LabelEncoder, at_once: int = 16) -> Tensor:
+def label_jacobian(encoder: LabelEncoder, max_bytes: int = BYTES) -> Tensor:
     """Matrix (C·D, M·W): row (c, d) is the gradient of label c's feature d at the initial context.
 
     Each label gets a copy of the context, so that one backward pass gives a row of every label: D passes in all.
     """
+    at_once = max(1, min(16, max_bytes // (16 * encoder.context.shape[1] * encoder.plain_tokens)))
     context = encoder.context.expand(len(encoder), -1, -1)[None].clone().requires_grad_()  # (1, C, M, W)
     with (
         torch.enable_grad(),
@@ -43,9 +44,9 @@ def label_jacobian(encoder: LabelEncoder, at_once: int = 16) -> Tensor:
 
 
 def jacobian_pays(encoder: LabelEncoder, images: int) -> bool:
-    """Whether to keep the Jacobian: on a GPU, in long runs, where it fits."""
+    """Whether to keep the Jacobian: on a GPU, in long runs, where it fits into a quarter of the free memory."""
     device = encoder.context.device
     if device.type != "cuda" or images < IMAGES:
         return False
     size = 4 * encoder.features.numel() * encoder.context.numel()
-    return size <= min(BYTES, torch.cuda.mem_get_info(device)[0] // 4)
+    return size <= torch.cuda.mem_get_info(device)[0] // 4

@@ -207,10 +207,18 @@ class LabelEncoder:
 
         return self(contexts), pull
 
+    @property
+    def plain_tokens(self) -> int:
+        """How many tokens ``plain`` runs for one context."""
+        return len(self) * self._plain_length()
+
+    def _plain_length(self) -> int:
+        return int(self._end.max()) + 1 if self._tower.causal else self._tokens.shape[1]
+
     def plain(self, contexts: Tensor) -> Tensor:
         """Every prompt as a whole sequence: towers that are not causal, and a context per label."""
         p, tower = self._prompts, self._tower
-        length = int(self._end.max()) + 1 if tower.causal else self._tokens.shape[1]
+        length = self._plain_length()
         if contexts.ndim == 3:
             contexts = contexts[:, None].expand(-1, len(p.texts), -1, -1)
         batch, labels = contexts.shape[:2]

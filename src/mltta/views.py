@@ -27,7 +27,7 @@ _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling
 _RESIZE_MODES = ("shortest", "squash", "longest")
 _MOST_RESIZED = 1 << 24
 #: how views are made; changes when the same spec gives other pixels, so that kept features are not mistaken
-RENDERING, DEVICE_RENDERING = "pillow-1", "matrices-1"
+RENDERING = "pillow-1"
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def render_views(
         pixels = np.empty((len(chosen), size, size, 3), np.uint8)
         for row, j in zip(pixels, chosen, strict=True):
             row[:] = np.asarray(_clean_view(load_image(files[j]), preprocess))
-        return _normalise(torch.from_numpy(pixels), preprocess)
+        return normalise_levels(torch.from_numpy(pixels), preprocess)
     image = load_image(image)
     identity = content_id(image) if image_id is None else image_id
     # AugMix leaves fractions of levels, plain crops do not.
@@ -173,7 +173,7 @@ def render_views(
         if rng.random() < spec.flip:
             crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         row[:] = augmix(crop, _generator(seed, identity, j, "augmix")) if spec.augmix else np.asarray(crop)
-    return _normalise(torch.from_numpy(pixels), preprocess)
+    return normalise_levels(torch.from_numpy(pixels), preprocess)
 
 
 def generated_folder(folder: str | Path, name: str) -> Path:
@@ -255,10 +255,11 @@ def _clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
     return image.resize((w, h), resampling).crop((left, top, left + size, top + size))
 
 
-def _normalise(pixels: torch.Tensor, preprocess: Preprocess) -> torch.Tensor:
+def normalise_levels(pixels: torch.Tensor, preprocess: Preprocess) -> torch.Tensor:
     """Turn levels (N, S, S, 3) into `(x / 255 - mean) / std`, channels first."""
     views = pixels.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
-    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (preprocess.mean, preprocess.std))
+    device = pixels.device
+    mean, std = (torch.tensor(v, device=device).view(1, 3, 1, 1) for v in (preprocess.mean, preprocess.std))
     return views.div_(255).sub_(mean).div_(std)
 
 

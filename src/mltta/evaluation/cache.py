@@ -27,7 +27,7 @@ from torch import Tensor
 from mltta.backbone import Backbone
 from mltta.captions.base import cache_folder
 from mltta.errors import MlttaError
-from mltta.views import DEVICE_RENDERING, RENDERING, ViewSpec
+from mltta.views import RENDERING, ViewSpec
 
 log = logging.getLogger("mltta")
 NAME_BYTES = 16
@@ -42,15 +42,15 @@ def feature_key(backbone: Backbone, spec: ViewSpec, seed: int) -> dict[str, Any]
         "weights": backbone.image_fingerprint,
         "arithmetic": backbone.arithmetic,
         "preprocess": asdict(backbone.preprocess),
-        "rendering": rendering(backbone),
+        "rendering": rendering(backbone, spec),
         "seed": seed,
         "spec": asdict(spec),
     }
 
 
-def rendering(backbone: Backbone) -> str:
-    """How views are made where this backbone is."""
-    return RENDERING if backbone.device.type == "cpu" else DEVICE_RENDERING
+def rendering(backbone: Backbone, spec: ViewSpec) -> str:
+    """How views are made where this backbone is: AugMix on a GPU differs from Pillow's by a level here and there."""
+    return f"{RENDERING}, augmix on gpu" if spec.augmix and backbone.device.type != "cpu" else RENDERING
 
 
 class FeatureCache:

@@ -110,7 +110,7 @@ class Setting:
             "arithmetic": backbone.arithmetic,
             "logit_scale": backbone.logit_scale,
             "preprocess": asdict(backbone.preprocess),
-            "rendering": rendering(backbone),
+            "rendering": sorted({rendering(backbone, spec) for spec in method.needs}),
             "seed": self.seed,
             "version": __version__,
         }
