@@ -14,6 +14,7 @@ released, its views already made.
 from __future__ import annotations
 
 import argparse
+import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -104,7 +105,7 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
     device = backbone.device
     if compile:
         backbone.compile(batch * scene.spec.count)
-    method.text.jacobian = True if device.type == "cuda" and len(scene.labels) <= 100 else None
+    method.text.jacobian = device.type == "cuda"  # as in a run of thousands of images
     first = scene.images[:batch]
     maker = DeviceViews(backbone.preprocess, device, backbone.image_dtype, channels_last=True)
 
@@ -121,6 +122,8 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
             method(encode_decoded(backbone, part, [scene.spec]))
 
     n = len(first)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
     times = {
         "views": clock(device, views, 5) / n,
         "encode": clock(device, lambda: backbone.encode_images(pixels), 5) / n,
@@ -130,6 +133,13 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
     }
     times["adapt"] -= times["retrieve"]
     return times
+
+
+def peak_gigabytes(device: torch.device) -> float:
+    """The most memory taken so far: of the GPU, or of this process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**30
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def single(scene: Scene) -> float:
@@ -199,24 +209,29 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--growth", action="store_true", help="over labels, captions and views instead")
     args = parser.parse_args()
-    head = ["model", "views", "encode", "retrieve", "adapt", "stream", "× encode"]
+    head = ["model", "views", "encode", "retrieve", "adapt", "stream", "× encode", "peak GB"]
     head += ["plain twin", "× faster"] if args.plain else []
     head += ["alone"] if args.single else []
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head), flush=True)
-    settings = [(args.labels, args.captions, args.views)]
+    usual = (args.images, args.labels, args.captions, args.views)
+    settings = [usual]
     if args.growth:
-        settings = [(c, args.captions, args.views) for c in (20, 80, 200, 1000)]
-        settings += [(args.labels, k, args.views) for k in (10_000, 100_000, 1_000_000)]
-        settings += [(args.labels, args.captions, n) for n in (1, 16, 64, 128)]
+        settings = [(n, *usual[1:]) for n in (32, 128, 512)]
+        settings += [(args.images, c, *usual[2:]) for c in (20, 80, 200, 1000)]
+        settings += [(*usual[:2], k, args.views) for k in (10_000, 100_000, 1_000_000)]
+        settings += [(*usual[:3], n) for n in (1, 16, 64, 128)]
     for model in args.models:
-        for labels, captions, views in settings:
-            scene = Scene.of(model, args.device, args.images, labels, captions, views)
+        for images, labels, captions, views in settings:
+            scene = Scene.of(model, args.device, images, labels, captions, views)
             times = stages(scene, args.batch, args.compile)
-            name = f"{model}, {labels} labels, {captions:,} captions, {views} views" if args.growth else model
+            name = model
+            if args.growth:
+                name += f", {images} images, {labels} labels, {captions:,} captions, {views} views"
             row = [
                 name,
                 *(f"{value:.2f}" for value in times.values()),
                 f"{times['stream'] / times['encode']:.2f}",
+                f"{peak_gigabytes(scene.backbone.device):.1f}",
             ]
             if args.plain:
                 slow = plain(scene, args.plain)
