@@ -32,7 +32,6 @@ from mltta import LabelSet, create_method, load_backbone
 from mltta.backbone import Backbone
 from mltta.captions.base import LabelledCaptions
 from mltta.data import Dataset
-from mltta.device_views import DeviceViews
 from mltta.encode import Decoded, Encoded, encode_decoded
 from mltta.evaluation.evaluate import evaluate
 from mltta.methods.ml_tta import MLTTA
@@ -107,10 +106,9 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
         backbone.compile(batch * scene.spec.count)
     method.text.jacobian = device.type == "cuda"  # as in a run of thousands of images
     first = scene.images[:batch]
-    maker = DeviceViews(backbone.preprocess, device, backbone.image_dtype, channels_last=True)
 
     def views() -> Tensor:
-        return maker.render([i.pixels for i in first], scene.spec, 0, [i.id for i in first])
+        return backbone.device_views.render([i.pixels for i in first], scene.spec, 0, [i.id for i in first])
 
     pixels = views().flatten(0, 1)
     features = backbone.encode_images(pixels).view(len(first), scene.spec.count, -1)
@@ -160,8 +158,7 @@ def plain(scene: Scene, images: int) -> float:
     )
     device = backbone.device
     twin = Plain(backbone, scene.labels, scene.captions, autocast=device.type == "cuda")
-    maker = DeviceViews(backbone.preprocess, device, torch.float32)
-    views = maker.render([scene.images[0].pixels], scene.spec, 0, ["x"])[0]
+    views = backbone.device_views.render([scene.images[0].pixels], scene.spec, 0, ["x"])[0]
     return clock(device, lambda: twin.ml_tta(views), images)
 
 

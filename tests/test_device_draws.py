@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mltta.device_draws import CROP_DRAWS, draw_crops, draw_numbers
+from mltta.device_draws import draw_crops, draw_numbers
 from mltta.views import _generator, draw_crop
 
 IDS = [f"{number:x}" for number in range(30)]
@@ -27,8 +27,7 @@ def test_no_images_and_no_crops_need_no_numbers() -> None:
 def test_crops_and_flips_are_the_very_same(scale: tuple[float, float], ratio: tuple[float, float]) -> None:
     some = [(640, 480), (375, 500), (1, 1), (7, 5), (1, 300), (900, 3), (64, 64), (3, 4000), (1365, 1024)]
     sizes = [some[i % len(some)] for i in range(len(IDS))]
-    numbers = draw_numbers(3, IDS, 11, "crop", CROP_DRAWS)
-    crops = draw_crops(numbers, np.repeat(sizes, 10, 0), scale, ratio, 0.3)
+    crops = draw_crops(3, IDS, 11, np.repeat(sizes, 10, 0), scale, ratio, 0.3)
     expected = []
     for name, size in zip(IDS, sizes, strict=True):
         for j in range(1, 11):

@@ -15,8 +15,11 @@ from torch import Tensor
 
 from mltta import weights as weights_
 from mltta.allocation import keep_freed_memory
+from mltta.cuda_graph import CudaGraph
+from mltta.device_views import DeviceViews
 from mltta.errors import ConfigError
 from mltta.labels import LabelSet
+from mltta.patch_product import speed_up_patches
 from mltta.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
@@ -33,6 +36,8 @@ from mltta.views import Preprocess
 log = logging.getLogger("mltta")
 # Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it.
 CPU_CHUNK, GPU_CHUNK = 8, 2048
+# Up to so many views, about those of one image, a pass on a GPU is replayed from a CUDA graph.
+GRAPHED_VIEWS = 128
 
 
 class Backbone:
@@ -54,8 +59,11 @@ class Backbone:
         #: the model's own temperature, never 100 by habit
         self.logit_scale = float(self.model.logit_scale.exp())
         self.model.visual.to(image_dtype, memory_format=torch.channels_last)
+        if device.type == "cuda":
+            speed_up_patches(self.model.visual)
         #: views that go through the image tower at once
         self.chunk = CPU_CHUNK if device.type == "cpu" else GPU_CHUNK
+        self._graphs: dict[int, CudaGraph | None] = {}
         self._compiled: Any = None
         self._compiled_for = 0
 
@@ -85,6 +93,18 @@ class Backbone:
             digest.update(key.encode())
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
+
+    @cached_property
+    def device_views(self) -> DeviceViews:
+        """Makes views where the image tower is, as it wants them."""
+        spare = torch.cuda.mem_get_info(self.device)[0] // 16 if self.device.type == "cuda" else 1 << 30
+        return DeviceViews(
+            self.preprocess,
+            self.device,
+            self.image_dtype,
+            channels_last=True,
+            max_bytes=max(spare, 1 << 28),
+        )
 
     @property
     def arithmetic(self) -> str:
@@ -120,6 +140,8 @@ class Backbone:
 
     def _tower_features(self, views: Tensor) -> Tensor:
         size = self._compiled_for
+        if views.is_cuda and len(views) <= GRAPHED_VIEWS:
+            return self._small_batch(views)
         if 2 * len(views) <= size or self._compiled is None:
             return self.model.encode_image(views)  # type: ignore[no-any-return]
         # a compiled tower knows one size; what is missing is filled up and dropped
@@ -130,6 +152,16 @@ class Backbone:
         )
         features: Tensor = self._compiled(filled.contiguous(memory_format=torch.channels_last))
         return features[: len(views)]
+
+    def _small_batch(self, views: Tensor) -> Tensor:
+        """Few views take less time to compute than to launch: recorded the second time, replayed from then on."""
+        n = len(views)
+        if n not in self._graphs:
+            self._graphs[n] = None
+            return self.model.encode_image(views)  # type: ignore[no-any-return]
+        graph = self._graphs[n] or CudaGraph(self.model.encode_image, views)
+        self._graphs[n] = graph
+        return graph(views)
 
     def compile(self, views: int = GPU_CHUNK) -> None:
         """Compile the image tower for so many views at a time: half a minute, which long runs on a GPU win back."""

@@ -18,9 +18,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 
-_TRIES = 10
-#: how many numbers a crop may use up: two for each try, two for its place and one for its flip
-CROP_DRAWS = 2 * _TRIES + 3
+# A crop may use up two numbers for each try, two for its place and one for its flip; few need many tries.
+_TRIES, _FIRST_TRIES = 10, 4
 _MULTIPLIER = (np.uint64(0x2360ED051FC65DA4), np.uint64(0x4385DF649FCCF645))
 _32, _LOW_32 = np.uint64(32), np.uint64(0xFFFFFFFF)
 
@@ -47,23 +46,47 @@ def draw_numbers(seed: int, ids: Sequence[str], count: int, stream: str, draws: 
 
 
 def draw_crops(
-    numbers: Floats, sizes: Ints, scale: tuple[float, float], ratio: tuple[float, float], flip: float
+    seed: int,
+    ids: Sequence[str],
+    count: int,
+    sizes: Ints,
+    scale: tuple[float, float],
+    ratio: tuple[float, float],
+    flip: float,
 ) -> Ints:
     """Draw what `mltta.views.draw_crop` and a flip after it draw: left, top, width, height and flip, (V, 5).
 
     Args:
-        numbers: the numbers to be used, (V, CROP_DRAWS).
+        ids: of the images; each has count - 1 crops.
         sizes: width and height of the image that each crop is cut from, (V, 2).
     """
-    width, height = sizes.T
-    crops = np.empty((len(sizes), 5), np.int64)
-    w = np.minimum(width, np.maximum(1, np.rint(height * ratio[1]))).astype(np.int64)
-    h = np.minimum(height, np.maximum(1, np.rint(width / ratio[0]))).astype(np.int64)
-    last = numbers[:, 2 * _TRIES] < flip
-    crops[:] = np.stack([(width - w) // 2, (height - h) // 2, w, h, last], 1)
+    crops, left_over = _try_crops(
+        draw_numbers(seed, ids, count, "crop", 2 * _FIRST_TRIES + 3), sizes, scale, ratio, flip
+    )
+    owners = np.unique(left_over // max(1, count - 1))
+    if len(owners):
+        numbers = draw_numbers(seed, [ids[i] for i in owners], count, "crop", 2 * _TRIES + 3)
+        place = np.searchsorted(owners, left_over // (count - 1)) * (count - 1) + left_over % (count - 1)
+        sizes, numbers = sizes[left_over], numbers[place]
+        crops[left_over], none = _try_crops(numbers, sizes, scale, ratio, flip)
+        width, height = sizes[none].T
+        w = np.minimum(width, np.maximum(1, np.rint(height * ratio[1]))).astype(np.int64)
+        h = np.minimum(height, np.maximum(1, np.rint(width / ratio[0]))).astype(np.int64)
+        last = numbers[none, 2 * _TRIES] < flip
+        crops[left_over[none]] = np.stack([(width - w) // 2, (height - h) // 2, w, h, last], 1)
+    return crops
+
+
+def _try_crops(
+    numbers: Floats, sizes: Ints, scale: tuple[float, float], ratio: tuple[float, float], flip: float
+) -> tuple[Ints, Ints]:
+    """Try as often as the numbers (V, draws) allow: crops (V, 5), and which of them never fitted."""
+    crops = np.zeros((len(sizes), 5), np.int64)
     low, high = math.log(ratio[0]), math.log(ratio[1])
     left_over = np.arange(len(sizes))
-    for first in range(0, 2 * _TRIES, 2):
+    for first in range(0, numbers.shape[1] - 3, 2):
+        if not len(left_over):
+            break
         area_draw, aspect_draw, top_draw, left_draw, flip_draw = numbers[left_over, first : first + 5].T
         width, height = sizes[left_over].T
         area = width * height * (scale[0] + (scale[1] - scale[0]) * area_draw)
@@ -77,7 +100,7 @@ def draw_crops(
         )
         crops[left_over[fits]] = np.stack([left, top, w, h, flip_draw < flip], 1)[fits]
         left_over = left_over[~fits]
-    return crops
+    return crops, left_over
 
 
 def _seeds(digests: bytes) -> list[Words]:

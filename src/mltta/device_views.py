@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from mltta.device_augmix import AUGMIX_DRAWS, draw_plans, mix_views
-from mltta.device_draws import CROP_DRAWS, Ints, draw_crops, draw_numbers
+from mltta.device_draws import Ints, draw_crops, draw_numbers
 from mltta.device_resample import Axis, Boxes, resample, upload
 from mltta.errors import ConfigError, ImageError
 from mltta.views import Preprocess, ViewSpec, normalise_levels
@@ -144,8 +144,8 @@ class DeviceViews:
     def _draw_crops(self, sizes: Ints, spec: ViewSpec, seed: int, ids: Sequence[str]) -> Ints:
         """Draw the crops of images of these sizes: how each is resampled along x and y, (B, N - 1, 2, 5)."""
         axes = np.zeros((len(sizes), spec.count - 1, 2, 5), np.int64)
-        numbers = draw_numbers(seed, ids, spec.count, "crop", CROP_DRAWS)
-        crops = draw_crops(numbers, sizes.repeat(spec.count - 1, 0), spec.scale, spec.ratio, spec.flip)
+        each = sizes.repeat(spec.count - 1, 0)
+        crops = draw_crops(seed, ids, spec.count, each, spec.scale, spec.ratio, spec.flip)
         left, top, width, height, flip = crops.reshape(len(sizes), spec.count - 1, 5).transpose(2, 0, 1)
         axes[:, :, 0, 0], axes[:, :, 0, 1], axes[:, :, 0, 4] = left, width, flip
         axes[:, :, 1, 0], axes[:, :, 1, 1] = top, height

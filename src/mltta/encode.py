@@ -11,7 +11,6 @@ import torch
 from PIL.Image import Image
 from torch import Tensor
 
-from mltta.device_views import DeviceViews
 from mltta.errors import ConfigError
 from mltta.images import image_id
 from mltta.views import Preprocess, ViewSpec, render_views
@@ -115,19 +114,13 @@ def encode_decoded(
 ) -> Encoded:
     """Make the views of some images on the backbone's device, and encode them.
 
-    The views are those of ``render`` up to rounding: the same crops and flips, resampled by matrix products.
+    The views are those of ``render``.
     """
-    spare = torch.cuda.mem_get_info(backbone.device)[0] // 16 if backbone.device.type == "cuda" else 1 << 30
-    views = DeviceViews(
-        backbone.preprocess,
-        backbone.device,
-        backbone.image_dtype,
-        channels_last=True,
-        max_bytes=max(spare, 1 << 28),
-    )
     features = {}
     for spec in union(specs):
-        pixels = views.render([image.pixels for image in images], spec, seed, [image.id for image in images])
+        pixels = backbone.device_views.render(
+            [image.pixels for image in images], spec, seed, [image.id for image in images]
+        )
         features[spec] = backbone.encode_images(pixels.flatten(0, 1)).view(len(images), spec.count, -1)
     return Encoded(features, looks)
 

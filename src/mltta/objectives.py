@@ -6,6 +6,7 @@ dimensions are images. ``rows`` is a boolean (..., R) that says which rows take 
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -45,7 +46,9 @@ def select_confident(row_entropy: Tensor, ratio: float, valid: Tensor | None = N
     confident row stays. Rows that are not ``valid`` do not count; an image with none keeps none.
     """
     if valid is None:
-        valid = torch.ones_like(row_entropy, dtype=torch.bool)
+        keep_all = max(1, math.floor(row_entropy.shape[-1] * ratio))
+        best = row_entropy.detach().argsort(dim=-1, stable=True)[..., :keep_all]
+        return torch.zeros_like(row_entropy, dtype=torch.bool).scatter_(-1, best, True)
     n = valid.sum(dim=-1, keepdim=True)
     keep = (n.double() * ratio).floor().clamp(min=1)
     order = row_entropy.detach().masked_fill(~valid, torch.inf).argsort(dim=-1, stable=True)
@@ -57,7 +60,12 @@ def select_confident(row_entropy: Tensor, ratio: float, valid: Tensor | None = N
 
 def mean_entropy(logits: Tensor, rows: Tensor) -> Tensor:
     """Mean of the selected rows' entropies (Eq. 6, the paper's objective); 0 where no row is selected."""
-    return torch.where(rows, entropy(logits), 0.0).sum(dim=-1) / rows.sum(dim=-1).clamp(min=1)
+    return _mean_of(entropy(logits), rows)
+
+
+def _mean_of(row_loss: Tensor, rows: Tensor) -> Tensor:
+    """Mean (...,) of the selected rows' losses (..., R)."""
+    return torch.where(rows, row_loss, 0.0).sum(dim=-1) / rows.sum(dim=-1).clamp(min=1)
 
 
 def marginal_entropy(logits: Tensor, rows: Tensor) -> Tensor:
@@ -93,9 +101,10 @@ def bound_entropy(
         rows: (..., R) a selection made earlier, used instead of selecting again.
     """
     bound = logits if k is None else bind_labels(logits, k)
+    own = entropy(bound)
     if rows is None:
-        rows = select_confident(entropy(bound if select_on == "bound" else logits), ratio, valid)
-    return (mean_entropy if reduction == "mean" else marginal_entropy)(bound, rows)
+        rows = select_confident(own if select_on == "bound" else entropy(logits), ratio, valid)
+    return _mean_of(own, rows) if reduction == "mean" else marginal_entropy(bound, rows)
 
 
 def label_set_bce(logits: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
@@ -107,4 +116,4 @@ def label_set_bce(logits: Tensor, targets: Tensor, rows: Tensor) -> Tensor:
         rows: (..., R) the confident rows.
     """
     loss = F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none").mean(dim=-1)
-    return torch.where(rows, loss, 0.0).sum(dim=-1) / rows.sum(dim=-1).clamp(min=1)
+    return _mean_of(loss, rows)

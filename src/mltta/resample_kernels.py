@@ -1,9 +1,6 @@
 """The kernels behind `mltta.device_resample` on a GPU: weights, first pass, second pass, for all boxes at once."""
 
-# Annotations of kernels are read by Triton's compiler, so they stay as they are written here.
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
@@ -52,10 +49,10 @@ def launch(
 
 @triton.jit
 def _weigh(
-    lines: Any,
-    lows: Any,
-    weights: Any,
-    side: Any,
+    lines,
+    lows,
+    weights,
+    side,
     LINE: tl.constexpr,
     BITS: tl.constexpr,
     TAPS: tl.constexpr,
@@ -91,7 +88,7 @@ def _weigh(
 
 
 @triton.jit
-def _weight(tap: Any, high: Any, centre: Any, narrowed: Any, CUBIC: tl.constexpr):
+def _weight(tap, high, centre, narrowed, CUBIC: tl.constexpr):
     distance = tl.abs((tap.to(tl.float64) - centre + 0.5) * narrowed)
     if CUBIC:
         near = (1.5 * distance - 2.5) * distance * distance + 1
@@ -103,7 +100,7 @@ def _weight(tap: Any, high: Any, centre: Any, narrowed: Any, CUBIC: tl.constexpr
 
 
 @triton.jit
-def _taps(axis: Any, CUBIC: tl.constexpr):
+def _taps(axis, CUBIC: tl.constexpr):
     """The most pixels that a new pixel of one axis of one box is mixed from."""
     reach = tl.maximum(tl.cdiv(tl.load(axis + 1), tl.load(axis + 2)), 1)
     return (reach * 2 if CUBIC else reach) * 2 + 1
@@ -111,13 +108,13 @@ def _taps(axis: Any, CUBIC: tl.constexpr):
 
 @triton.jit
 def _first_pass(
-    source: Any,
-    lines: Any,
-    lows: Any,
-    weights: Any,
-    between: Any,
-    side: Any,
-    taps: Any,
+    source,
+    lines,
+    lows,
+    weights,
+    between,
+    side,
+    taps,
     CUBIC: tl.constexpr,
     LINE: tl.constexpr,
     BITS: tl.constexpr,
@@ -131,14 +128,14 @@ def _first_pass(
     y_start, y_length, y_kept = tl.load(line + 8), tl.load(line + 9), tl.load(line + 13)
     if row < tl.where(along_y, y_kept, y_length):
         width = tl.load(line + 1)
-        columns = tl.where(along_y, x_length, x_kept) * 3
+        columns = (tl.where(along_y, x_length, x_kept) * 3).to(tl.int32)
         low_y = tl.load(lows + (box * 2 + 1) * side + tl.where(along_y, row, 0))
         image = source + tl.load(line) + ((y_start + tl.where(along_y, low_y, row)) * width + x_start) * 3
         out = between + tl.load(line + 15) + row * columns
         weight = weights + (box * 2 + along_y.to(tl.int32)) * taps * side
         last = tl.where(along_y, y_length - 1 - low_y, x_length - 1)
         own = tl.minimum(_taps(line + tl.where(along_y, 8, 2), CUBIC), taps)
-        step = tl.where(along_y, width, 1) * 3
+        step = (tl.where(along_y, width, 1) * 3).to(tl.int32)
         for start in range(0, columns, AT_ONCE):
             column = start + tl.arange(0, AT_ONCE)
             here = column < columns
@@ -158,14 +155,14 @@ def _first_pass(
 
 @triton.jit
 def _second_pass(
-    between: Any,
-    lines: Any,
-    lows: Any,
-    weights: Any,
-    table: Any,
-    out: Any,
-    side: Any,
-    taps: Any,
+    between,
+    lines,
+    lows,
+    weights,
+    table,
+    out,
+    side,
+    taps,
     CUBIC: tl.constexpr,
     LAST: tl.constexpr,
     LINE: tl.constexpr,
@@ -187,12 +184,13 @@ def _second_pass(
         weight = weights + (box * 2 + 1 - along_y.to(tl.int32)) * taps * side
         last = tl.where(along_y, x_length - 1, y_length - 1 - low_y)
         own = tl.minimum(_taps(line + tl.where(along_y, 2, 8), CUBIC), taps)
-        step = tl.where(along_y, 3, width)
-        for start in range(0, x_kept * 3, AT_ONCE):
+        step = tl.where(along_y, 3, width).to(tl.int32)
+        columns = (x_kept * 3).to(tl.int32)
+        for start in range(0, columns, AT_ONCE):
             column = start + tl.arange(0, AT_ONCE)
-            here = column < x_kept * 3
+            here = column < columns
             pixel, channel = column // 3, column % 3
-            of_x = column < tl.where(along_y, x_kept * 3, 0)
+            of_x = column < tl.where(along_y, columns, 0)
             low = tl.load(lows + box * 2 * side + pixel, mask=of_x, other=0)
             at = tl.where(along_y, low, pixel) * 3 + channel
             number = tl.where(along_y, pixel, row)
