@@ -44,7 +44,7 @@ def test_coco_is_in_id_order_and_nuswide_is_alphabetical_with_plurals() -> None:
 def test_synonyms_of_the_release() -> None:
     voc, coco, nus = (LabelSet.load(name) for name in BUILT_IN)
     assert voc.synonyms[voc.index("person")] == ("human", "people", "man", "woman", "passenger")
-    assert len(coco.synonyms[coco.index("person")]) == 67
+    assert coco.synonyms[coco.index("person")][66] == "author"  # the release's words first, then further ones
     assert voc.synonyms[voc.index("chair")] == ("arm chair", "bench")
     assert nus.synonyms[nus.index("plane")] == ("air craft", "jet", "air plane", "aeroplane")
     assert nus.synonyms[nus.index("cars")] == ("car",)

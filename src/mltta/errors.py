@@ -23,5 +23,9 @@ class CaptionError(MlttaError):
     """A caption base that is missing, damaged or built for another backbone."""
 
 
+class HubError(MlttaError):
+    """Something that could not be fetched from the hub or sent to it."""
+
+
 class ConfigError(MlttaError):
     """A setting that makes no sense, or a method that lacks what it needs."""

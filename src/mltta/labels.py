@@ -112,7 +112,7 @@ class LabelSet:
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
         """Read a .txt (one label a line, synonyms after |), .json or .csv file of labels."""
         path = Path(path)
-        content = _read_text(path)
+        content = read_label_text(path)
         suffix = path.suffix.casefold()
         if suffix == ".json":
             try:
@@ -191,12 +191,12 @@ def _is_file(path: str) -> bool:
         return False
 
 
-def _read_text(path: Path) -> str:
-    """Read a UTF-8 file, with or without a byte order mark."""
+def read_label_text(path: Path, how: str = _HOW) -> str:
+    """Read a UTF-8 file of labels or of their synonyms, with or without a byte order mark."""
     try:
         content = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        raise LabelError(f"No such file: {path}. {_HOW}") from None
+        raise LabelError(f"No such file: {path}. {how}") from None
     except OSError as error:
         raise LabelError(f"Cannot read {path}: {error.strerror}.") from None
     except UnicodeDecodeError:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mltta.backbone import Backbone, load_backbone
 from mltta.captions.base import CaptionBase, default_captions, label_captions
+from mltta.captions.open import open_captions
 from mltta.encode import Decoded, Encoded, Look, Rendered, decode, encode, encode_decoded, render
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images import find_images, load_image
@@ -102,7 +103,7 @@ class Tagger:
         labels: by default COCO's 80; a list, a mapping to synonyms, "voc" / "coco" / "nuswide", or a label file.
         method: how to adapt; ``list_methods()``.
         weights: a pretrained tag or a local weights file.
-        captions: a caption base, its folder, or a text file with one caption a line.
+        captions: a caption base, its folder, "hf-hub:ORG/NAME", or a file of captions that ``read_texts`` takes.
         template: one prompt template, several, or the name of a set; only "clip" and other methods that tune no
             prompt take several.
         descriptions: sentences by label, or a JSON file with them.
@@ -236,9 +237,3 @@ def _look(
     image: Image, seed: int, name: str, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]
 ) -> Tensor:
     return render_views(image, spec, preprocess, seed=seed, indices=views, name=name)
-
-
-def open_captions(source: str | Path, backbone: Backbone) -> CaptionBase:
-    """A saved base, or a text file to build one from."""
-    path = Path(source)
-    return CaptionBase.load(path, backbone) if path.is_dir() else CaptionBase.from_text_file(path, backbone)

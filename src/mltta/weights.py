@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 import pickle
-import socket
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import torch
 from torch import Tensor, nn
 
 from mltta.errors import WeightsError
+from mltta.hub import cache_only_if_cut_off
 
 #: the paper's architectures, by the names people use, in open_clip's spelling
 PAPER_MODELS = {"RN50": "RN50", "RN101": "RN101", "ViT-B/32": "ViT-B-32", "ViT-B/16": "ViT-B-16"}
@@ -113,7 +111,7 @@ def _from_hub(arch: str, tag: str | None, name: str, **options: Any) -> Loaded:
     import open_clip
 
     try:
-        with _quiet(), _cache_only_if_cut_off() as cut_off:
+        with _quiet(), cache_only_if_cut_off() as cut_off:
             model = open_clip.create_model(arch, pretrained=tag, require_pretrained=True, **options)
             tokenizer = open_clip.get_tokenizer(arch)
     except Exception as error:  # open_clip and the hub raise many kinds; the user needs one message
@@ -270,25 +268,6 @@ def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:
             f"the file is not in OpenAI's CLIP layout (no {error.args[0]}): name its architecture too, "
             "e.g. --model ViT-B-16 --weights FILE"
         ) from error
-
-
-@contextmanager
-def _cache_only_if_cut_off() -> Iterator[bool]:
-    """Without a way to the hub look into its cache alone: its client would retry for a minute first."""
-    from huggingface_hub import constants
-
-    host = urlsplit(constants.ENDPOINT).hostname or "huggingface.co"
-    cut_off = constants.HF_HUB_OFFLINE
-    if not cut_off and not any(getproxies().get(kind) for kind in ("https", "all")):
-        try:
-            socket.create_connection((host, 443), timeout=5).close()
-        except OSError:
-            cut_off = True
-    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, cut_off
-    try:
-        yield cut_off
-    finally:
-        constants.HF_HUB_OFFLINE = before
 
 
 @contextmanager

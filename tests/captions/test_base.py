@@ -152,15 +152,15 @@ def test_retrieval_is_exact_and_nearest_first():
 
 def test_wrong_caption_files_are_named(backbone, tmp_path):
     with pytest.raises(CaptionError, match="no caption file"):
-        CaptionBase.from_text_file(tmp_path / "none.txt", backbone)
+        CaptionBase.from_file(tmp_path / "none.txt", backbone)
     (tmp_path / "image.txt").write_bytes(b"\x89PNG\xff\xfe")
-    with pytest.raises(CaptionError, match="not a UTF-8 text"):
-        CaptionBase.from_text_file(tmp_path / "image.txt", backbone)
+    with pytest.raises(CaptionError, match="line 1: not UTF-8"):
+        CaptionBase.from_file(tmp_path / "image.txt", backbone)
     (tmp_path / "blank.txt").write_text("\n \n")
     with pytest.raises(CaptionError, match="blank"):
-        CaptionBase.from_text_file(tmp_path / "blank.txt", backbone)
+        CaptionBase.from_file(tmp_path / "blank.txt", backbone)
     (tmp_path / "good.txt").write_bytes("\ufeffA dog.\r\nEin Hund über dem Sofa\r\n".encode())
-    assert CaptionBase.from_text_file(tmp_path / "good.txt", backbone).texts == [
+    assert CaptionBase.from_file(tmp_path / "good.txt", backbone).texts == [
         "A dog.",
         "Ein Hund über dem Sofa",
     ]

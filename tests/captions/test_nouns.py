@@ -137,6 +137,37 @@ def test_kinds_of_a_thing_and_labels_of_the_list_are_not_hidden(
     assert named(labels, sentence) == expected
 
 
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("A man ties his shoes.", ["person"]),
+        ("Ties in a shop.", ["tie"]),
+        ("She wants to book a room next to bears.", ["bear"]),
+        ("The cook cooks the pizza.", ["person", "pizza"]),
+        ("A baseball player swings a bat with a glove.", ["person", "baseball bat", "baseball glove"]),
+        ("A bat hangs in a cave above a glove.", []),
+        ("She plays tennis with her racket.", ["tennis racket"]),
+        ("A mouse nibbles cheese.", []),
+        ("A keyboard and a mouse.", ["keyboard", "mouse"]),
+        ("A glass of red wine on a coffee table.", ["wine glass"]),
+        ("A couple of dogs.", ["dog"]),
+        ("A couple with a dog.", ["person", "dog"]),
+        ("A cat walks; cars line the street.", ["cat", "car"]),
+        ("Buses stop at a hot dog stand.", ["bus"]),
+        ("A bird watching TV.", ["bird", "tv"]),
+        ("A train crossing a bridge.", ["train"]),
+        ("A woman in orange with an orange.", ["person", "orange"]),
+    ],
+)
+def test_the_sentence_decides_what_a_word_means(sentence: str, expected: list[str]) -> None:
+    assert named("coco", sentence) == expected
+
+
+def test_a_mouse_is_an_animal_in_a_list_without_computers() -> None:
+    assert named("mouse, cat", "A mouse nibbles cheese.") == ["mouse"]
+    assert named("table", "a coffee table") == ["table"]
+
+
 def test_a_comma_ends_a_phrase() -> None:
     assert named("dog, hot dog", "It was hot, dogs slept.") == ["dog"]
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mltta.captions.compose import compose_captions
 from mltta.captions.nouns import label_matches
+from mltta.captions.read import read_texts
 from mltta.captions.search import Search
 from mltta.errors import CaptionError
 from mltta.labels import LabelSet
@@ -93,12 +94,17 @@ class CaptionBase:
     loaded memory-mapped. The same base serves any label list.
     """
 
-    def __init__(self, texts: Sequence[str], embeddings: Tensor, fingerprint: str):
+    def __init__(self, texts: Sequence[str], embeddings: Tensor, fingerprint: str, model: str = ""):
+        """Args:
+        fingerprint: hash of the text tower that made the embeddings.
+        model: what that model is called; bases written before names were kept have none.
+        """
         if len(texts) != embeddings.shape[0]:
             raise CaptionError(f"{len(texts)} texts for {embeddings.shape[0]} embeddings")
         self.texts = list(texts)
         self.embeddings = embeddings
         self.fingerprint = fingerprint
+        self.model = model
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -109,12 +115,33 @@ class CaptionBase:
         kept = list(dict.fromkeys(t for t in (" ".join(text.split()) for text in texts) if t))
         if not kept:
             raise CaptionError("no captions: every line is blank")
-        return cls(kept, backbone.encode_texts(kept), backbone.text_fingerprint)
+        return cls(kept, backbone.encode_texts(kept), backbone.text_fingerprint, backbone.name)
 
     @classmethod
-    def from_text_file(cls, path: str | Path, backbone: Backbone) -> CaptionBase:
-        """Embed a text file with one caption a line."""
-        return cls.build(read_lines(Path(path)), backbone)
+    def from_file(cls, source: str | os.PathLike[str], backbone: Backbone) -> CaptionBase:
+        """Embed the captions of a file or a dataset; `read_texts` says which it takes."""
+        return cls.build(read_texts(source), backbone)
+
+    @classmethod
+    def merge(cls, bases: Sequence[CaptionBase]) -> CaptionBase:
+        """Join bases of one backbone as they are embedded; a caption of several counts once, as in the first."""
+        first = bases[0]
+        for other in bases[1:]:
+            if other.fingerprint != first.fingerprint:
+                raise CaptionError(
+                    f"bases of different backbones cannot be merged: {describe(first)} and {describe(other)}. "
+                    "Build one of them again from its texts with the other's model."
+                )
+        rows: dict[str, tuple[int, int]] = {}
+        for which, base in enumerate(bases):
+            for row, text in enumerate(base.texts):
+                rows.setdefault(text, (which, row))
+        parts = [
+            base.embeddings[[row for from_, row in rows.values() if from_ == which]].float()
+            for which, base in enumerate(bases)
+        ]  # rows are in the order of the bases
+        model = next((base.model for base in bases if base.model), "")
+        return cls(list(rows), torch.cat(parts), first.fingerprint, model)
 
     def save(self, folder: str | Path, compact: bool = False) -> None:
         """Write the three files; the last one written is config.json, so a half-written base never loads.
@@ -136,6 +163,7 @@ class CaptionBase:
             "captions": len(self),
             "dim": self.embeddings.shape[1],
             "backbone": self.fingerprint,
+            "model": self.model,
             "texts_blake2b": _digest(text),
         }
         (folder / "config.json").unlink(missing_ok=True)
@@ -173,18 +201,29 @@ class CaptionBase:
             config["dim"],
         ):
             raise CaptionError(f"{folder} is damaged: its files do not belong together. Build it again.")
-        base = cls(text.splitlines(), embeddings, config["backbone"])
+        base = cls(text.splitlines(), embeddings, config["backbone"], config.get("model", ""))
         if backbone is not None:
             base.check_backbone(backbone)
         return base
+
+    def nearest(self, feature: Tensor, n: int) -> list[tuple[float, str]]:
+        """The n captions most similar to a unit feature (D), nearest first, each after its similarity."""
+        base = self.embeddings.float().to(feature.device)
+        similarity, rows = Search(base)(feature[None], n)
+        return [(s, self.texts[i]) for s, i in zip(similarity[0].tolist(), rows[0].tolist(), strict=True)]
 
     def check_backbone(self, backbone: Backbone) -> None:
         """Refuse embeddings that another text tower made: similarities to them would mean nothing."""
         if self.fingerprint != backbone.text_fingerprint:
             raise CaptionError(
-                f"this caption base was built by another backbone (weights {self.fingerprint[:8]}, but {backbone.name} "
+                f"this caption base was built by another backbone ({describe(self)}, but {backbone.name} "
                 f"is {backbone.text_fingerprint[:8]}). Build it again from its texts with this model."
             )
+
+
+def describe(base: CaptionBase) -> str:
+    """Say which model a base belongs to."""
+    return f"{base.model or 'unnamed'} (weights {base.fingerprint[:8]})"
 
 
 def default_captions(backbone: Backbone) -> CaptionBase:
@@ -199,7 +238,7 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     try:
         return CaptionBase.load(kept, backbone)
     except CaptionError:
-        texts = read_lines(MINI / "captions" / "texts.txt")
+        texts = read_texts(MINI / "captions" / "texts.txt")
         log.info("embedding %d captions for %s, once", len(texts), backbone.name)
         base = CaptionBase.build(texts, backbone)
     try:
@@ -228,18 +267,6 @@ def label_captions(labels: LabelSet, backbone: Backbone, base: CaptionBase) -> L
         mentions += [list(labels_of) for _, labels_of in composed]
         parts.append(backbone.encode_texts([text for text, _ in composed]))
     return LabelledCaptions(torch.cat(parts).to(backbone.device), mentions, len(labels))
-
-
-def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 text file, or a clear error."""
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError as error:
-        raise CaptionError(f"no caption file at {path}") from error
-    except UnicodeDecodeError as error:
-        raise CaptionError(f"{path} is not a UTF-8 text file, so it cannot be read as captions") from error
-    except OSError as error:
-        raise CaptionError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _digest(text: str) -> str:

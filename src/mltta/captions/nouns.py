@@ -8,111 +8,26 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from mltta.captions.english import (
+    ADJECTIVES,
+    AFTER_NOUN,
+    ANIMAL_AFTER,
+    ANIMAL_BEFORE,
+    BEFORE_TO,
+    BEFORE_VERB,
+    COMPUTERS,
+    ENDS_IN_E,
+    FUNCTION_WORDS,
+    IRREGULAR,
+    OBJECTS,
+    OTHER_KINDS,
+    SPORTS,
+    SWALLOWED,
+    UNCHANGED,
+    VERB_FORMS,
+    VERBS,
+)
 from mltta.labels import LabelSet
-
-# Phrases in which the starred word does not name what it names alone; alternatives stand between slashes.
-# Kinds of a thing (dining table, polar bear) and phrases that imply it (clock tower) have no place here.
-_SWALLOWED = """
-hot/prairie *dog
-*dog food/house/park/tag
-*cat fish/food
-*bird bath/feeder/house/seed
-*bird s eye
-teddy/toy/gummy/stuffed/koala *bear
-*sea *lion/*horse
-sea *bed
-rocking *horse
-*horse chestnut/power/radish/shoe
-*guinea *pig
-*tiger lily
-snow/gingerbread *man
-power/egg *plant
-*house boat/cat/fly/plant
-light *house
-sand/bouncy *castle
-*fire alarm/department/engine/escape/extinguisher/fighter/helmet/hydrant/station/truck/work
-*rock band/concert/music/star
-*sun dress/flower/glass/hat/screen
-*star fish
-*water color/melon
-*ice cream
-pine *apple
-*apple cider/juice/pie/sauce
-*orange juice/soda
-*carrot/*banana cake/bread
-*toilet paper
-toilet/super *bowl
-cable/train/rail *car
-*bus/*train/*railway stop/station
-*train track
-*jet *ski
-*jet lag
-*skateboard/*snowboard/*ski park/resort/slope/lift
-life *cycle
-*table tennis/spoon
-flower/river/truck *bed
-sleeping/bean/tea/punching *bag
-crystal/disco/meat *ball
-*ball gown/room
-*baseball/*tennis/*soccer/*football/*basketball cap/court/field/jersey/outfit/shoe/stadium/uniform
-*family car/home/room
-*passenger seat
-world *cup
-*sports car
-o *clock
-*tie dye/dyed
-*monitor lizard
-head/ear *phone
-*bench press
-milky/half *way
-*orange cloud/flower/hue/leaf/light/pillow
-*remote area/beach/field/forest/hill/island/location/mountain/place/village
-"""
-
-
-def _words(text: str) -> frozenset[str]:
-    """Make a set of the words of a text."""
-    return frozenset(text.split())
-
-
-# These name a thing only before the end of a phrase, a verb, or a word like these (an orange on a plate);
-# otherwise they describe what follows (an orange cat, a remote beach).
-_ADJECTIVES = frozenset({"orange", "remote"})
-_AFTER_NOUN = _words(
-    "about across against along among and around as at atop behind beside between but by close control for "
-    "from fruit grove has in inside into is lay near nearby next of on onto or orchard over peel sat seen side "
-    "slice that the through to together tree under was which while will with"
-)
-
-# A bus stop is a place, but "the bus stops" is a bus.
-_VERB_FORMS = _words("fields flies lifts lights parks presses stars stops works")
-
-# "her ring" is no herring: two words are read as one only where the first could begin a noun.
-_FUNCTION_WORDS = _words(
-    "all and any are but can for has her his its nor not off one our out she the was who you"
-)
-
-_IRREGULAR = dict(
-    pair.split(":")
-    for pair in _words(
-        "children:child grandchildren:grandchild oxen:ox mice:mouse geese:goose teeth:tooth feet:foot "
-        "knives:knife wives:wife lives:life wolves:wolf leaves:leaf loaves:loaf shelves:shelf scarves:scarf "
-        "calves:calf halves:half elves:elf hooves:hoof thieves:thief dwarves:dwarf bookshelves:bookshelf "
-        "axes:axe gases:gas lenses:lens irises:iris canvases:canvas atlases:atlas quizzes:quiz waltzes:waltz "
-        "cacti:cactus tvs:tv cds:cd pcs:pc menus:menu emus:emu gnus:gnu gurus:guru tutus:tutu oases:oasis "
-        "passersby:passerby moustaches:moustache mustaches:mustache avalanches:avalanche caribous:caribou "
-        "headaches:headache quiches:quiche niches:niche caches:cache brioches:brioche"
-    )
-)
-_UNCHANGED = _words(
-    "scissors tennis iris ibis debris chassis axis pelvis canvas atlas lens gas christmas series species "
-    "always perhaps this does chaos specimen abdomen regimen ramen omen semen stamen yemen"
-)
-_ENDS_IN_E = _words(
-    "tie necktie bowtie pie magpie potpie cookie movie brownie smoothie hoodie selfie zombie genie calorie "
-    "birdie collie prairie veggie goalie rookie foodie cutie sweetie hippie caddie auntie budgie pixie "
-    "shoe horseshoe snowshoe toe tiptoe canoe hoe foe oboe aloe doe floe"
-)
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 # Vowel signs and accents belong to their word, though \w leaves them out.
@@ -124,13 +39,13 @@ _TOKEN = re.compile(rf"[{_CJK}]|(?:[^\W_{_CJK}]|[{_MARKS}])+|[,;:!?()]")
 @lru_cache(maxsize=65536)
 def singular(word: str) -> str:
     """Return the singular of a lower-case English word; what looks singular already is returned as it is."""
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
-    if word.endswith("men") and word not in _UNCHANGED:
+    if word in IRREGULAR:
+        return IRREGULAR[word]
+    if word.endswith("men") and word not in UNCHANGED:
         return word[:-2] + "an"
-    if len(word) <= 3 or word[-1] != "s" or word in _UNCHANGED or word.endswith(("ss", "us", "sis", "itis")):
+    if len(word) <= 3 or word[-1] != "s" or word in UNCHANGED or word.endswith(("ss", "us", "sis", "itis")):
         return word
-    if word[:-1] in _ENDS_IN_E:
+    if word[:-1] in ENDS_IN_E:
         return word[:-1]
     if word.endswith("ies"):
         return word[:-3] + "y"
@@ -159,7 +74,11 @@ class NounFilter:
                     table.setdefault(phrase, {})[i] = None
         # A label's own name goes before another label's synonym. Value: words consumed, labels named.
         self._table = {phrase: (len(phrase), tuple(named)) for phrase, named in (other | own).items()}
-        self._add_swallowing_phrases()
+        self._gear = self._sports_gear()
+        self._has_computers = any((word,) in self._table for word in COMPUTERS)
+        self._swallow(SWALLOWED)
+        if ("table",) not in own:
+            self._swallow(OTHER_KINDS)
         lengths: dict[str, set[int]] = {}
         for phrase in self._table:
             lengths.setdefault(phrase[0], set()).add(len(phrase))
@@ -173,8 +92,8 @@ class NounFilter:
         i = 0
         while i < len(words):
             consumed, named = self._match(tokens, words, i)
-            if named and consumed == 1 and tokens[i] in _ADJECTIVES and self._describes(tokens, words, i):
-                named = ()
+            if consumed == 1:
+                named = self._settle(tokens, words, i, named)
             found.extend(named)
             i += consumed
         return found if duplicates else list(dict.fromkeys(found))
@@ -186,27 +105,50 @@ class NounFilter:
         sizes = self._lengths.get(words[i], ())
         for size in sizes:
             if 1 < size <= len(words) - i and (hit := self._table.get(tuple(words[i : i + size]))):
-                if hit[0] < size and tokens[i + size - 1] in _VERB_FORMS:
+                if hit[0] < size and (tokens[i + size - 1] in VERB_FORMS or _is_plural(tokens, words, i)):
                     continue
                 return hit
         if i + 1 < len(words) and len(tokens[i]) > 2 and len(tokens[i + 1]) > 2:
             joined = singular(tokens[i] + tokens[i + 1])  # air plane, snow boards
-            if joined in self._lengths and (joined,) in self._table and tokens[i] not in _FUNCTION_WORDS:
+            if joined in self._lengths and (joined,) in self._table and tokens[i] not in FUNCTION_WORDS:
                 return 2, self._table[(joined,)][1]
         return self._table.get((words[i],), (1, ()))
 
     def _describes(self, tokens: list[str], words: list[str], i: int) -> bool:
         """Tell whether the word at position i is the adjective of what follows."""
+        if tokens[i - 1 : i] == ["in"] and tokens[i] == "orange":  # dressed in orange
+            return True
         if i + 1 == len(tokens):
             return False
         after = tokens[i + 1]
-        names_thing = after in _AFTER_NOUN or not after.isalnum() or after.endswith(("s", "ing", "ed"))
+        names_thing = after in AFTER_NOUN or not after.isalnum() or after.endswith(("s", "ing", "ed"))
         return not names_thing or bool(self._match(tokens, words, i + 1)[1])
 
-    def _add_swallowing_phrases(self) -> None:
-        """Enter the phrases of _SWALLOWED, except those that the label set names itself."""
+    def _settle(self, tokens: list[str], words: list[str], i: int, named: tuple[int, ...]) -> tuple[int, ...]:
+        """Return what the single word at position i names in its sentence, which may not be what it names alone."""
+        word = words[i]
+        if not named and word in self._gear:
+            sport, labels = self._gear[word]
+            return labels if sport in words else ()
+        no_thing = named and (
+            (tokens[i] in ADJECTIVES and self._describes(tokens, words, i))
+            or (word in VERBS and _is_verb(tokens, i))
+            or (word == "mouse" and self._has_computers and _is_animal(tokens, i))
+        )
+        return () if no_thing else named
+
+    def _sports_gear(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Find the labels that are gear of a sport: by the last word, the sport and the labels."""
+        return {
+            phrase[1]: (phrase[0], named)
+            for phrase, (_, named) in self._table.items()
+            if len(phrase) == 2 and phrase[0] in SPORTS and (phrase[1],) not in self._table
+        }
+
+    def _swallow(self, phrases: str) -> None:
+        """Enter phrases that hide their starred words, except those that the label set names itself."""
         extra: dict[tuple[str, ...], tuple[int, tuple[int, ...]]] = {}
-        for line in _SWALLOWED.split("\n")[1:-1]:
+        for line in phrases.split("\n")[1:-1]:
             for parts in itertools.product(*(alternatives.split("/") for alternatives in line.split())):
                 phrase = tuple(singular(part.lstrip("*")) for part in parts)
                 if phrase in self._table or (singular("".join(phrase)),) in self._table:
@@ -223,6 +165,25 @@ def label_matches(texts: Iterable[str], labels: LabelSet, duplicates: bool = Fal
     """Return for each text the labels it names."""
     nouns = NounFilter(labels)
     return [nouns(text, duplicates) for text in texts]
+
+
+def _is_plural(tokens: list[str], words: list[str], i: int) -> bool:
+    """Tell whether the word at position i is a plural, which begins no compound: "buses line the street"."""
+    return tokens[i] != words[i] and tokens[i] != "sports"
+
+
+def _is_verb(tokens: list[str], i: int) -> bool:
+    """Tell whether the word at position i, which may be a verb, is one."""
+    before = tokens[max(0, i - 2) : i]
+    if before and before[-1] in BEFORE_VERB and not (before[-1] == "to" and before[0] in BEFORE_TO):
+        return True
+    return tokens[i].endswith("s") and i + 1 < len(tokens) and tokens[i + 1] in OBJECTS
+
+
+def _is_animal(tokens: list[str], i: int) -> bool:
+    """Tell whether the mouse at position i lives."""
+    after, before = tokens[i + 1 : i + 3], tokens[max(0, i - 2) : i]
+    return any(t.startswith(ANIMAL_AFTER) for t in after) or any(t.startswith(ANIMAL_BEFORE) for t in before)
 
 
 def _tokens(text: str) -> list[str]:

@@ -107,6 +107,8 @@ def eval_(
     option: options.EverySettings = None,
     config: options.ConfigFile = None,
     captions: options.Captions = None,
+    synonyms: options.Synonyms = None,
+    wordnet: options.Wordnet = False,
     template: options.Template = "a photo of a {}.",
     descriptions: options.DescriptionFile = None,
     teacher: options.Teacher = None,
@@ -125,6 +127,9 @@ def eval_(
     quick_gelu: options.QuickGelu = None,
     allow_torchscript: options.AllowTorchscript = False,
 ) -> None:
+    from dataclasses import replace
+
+    from mltta.captions.open import open_captions
     from mltta.data import load_dataset
     from mltta.data.corrupt import corrupt
     from mltta.evaluation.evaluate import evaluate
@@ -132,7 +137,6 @@ def eval_(
     from mltta.evaluation.summary import comparison, lines
     from mltta.methods import method_class
     from mltta.report.tables import render
-    from mltta.tagger import open_captions
 
     names = method or ["clip", "ml-tta"]
     chosen = options.settings_of(names, option or [], config)
@@ -153,6 +157,8 @@ def eval_(
         difficult=difficult.value,
         unlabelled=None if unlabelled is None else unlabelled.value,
     )
+    if synonyms is not None or wordnet:
+        images = replace(images, labels=options.with_synonyms(images.labels, synonyms, wordnet))
     typer.echo(images.summary(), err=True)
     if first is not None:
         images = images.select(slice(first))

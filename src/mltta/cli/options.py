@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from mltta.backbone import Backbone
+    from mltta.labels import LabelSet, LabelSource
 
 Model = Annotated[
     str | None,
@@ -47,8 +48,18 @@ Teacher = Annotated[
     typer.Option(help="Second model for methods that ask one (rlcf), or self for the model itself."),
 ]
 Captions = Annotated[
-    Path | None, typer.Option(help="A caption base, or a text file with one caption a line.")
+    str | None,
+    typer.Option(
+        help="A caption base, hf-hub:ORG/NAME, or a file of captions (.txt, .jsonl, .csv, COCO's .json, .gz)."
+    ),
 ]
+Synonyms = Annotated[
+    Path | None,
+    typer.Option(
+        help='Further words that captions may use: JSON {"sofa": ["settee"]}, or CSV lines: sofa,settee.'
+    ),
+]
+Wordnet = Annotated[bool, typer.Option("--wordnet", help="Also WordNet's synonyms (mltta[wordnet]).")]
 Template = Annotated[
     str,
     typer.Option(
@@ -95,6 +106,17 @@ def open_backbone(
         quick_gelu=quick_gelu,
         allow_torchscript=allow_torchscript,
     )
+
+
+def with_synonyms(labels: LabelSource, synonyms: Path | None, wordnet: bool) -> LabelSet:
+    """The labels, with the further words that the options name."""
+    from mltta.labels import LabelSet
+    from mltta.synonyms import add_synonyms, read_synonyms, wordnet_synonyms
+
+    found = LabelSet.of(labels)
+    if synonyms is not None:
+        found = add_synonyms(found, read_synonyms(synonyms))
+    return add_synonyms(found, wordnet_synonyms(found)) if wordnet else found
 
 
 def settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:

@@ -48,6 +48,8 @@ def tag(
     preset: options.Preset = "paper",
     option: options.Settings = None,
     captions: options.Captions = None,
+    synonyms: options.Synonyms = None,
+    wordnet: options.Wordnet = False,
     template: options.Template = "a photo of a {}.",
     descriptions: options.DescriptionFile = None,
     teacher: options.Teacher = None,
@@ -85,7 +87,7 @@ def tag(
         raise MlttaError(f"no images in {', '.join(map(str, paths))}")
     tagger = Tagger(
         model or (None if weights else "mini"),
-        labels,
+        options.with_synonyms(labels, synonyms, wordnet),
         method=method,
         weights=weights,
         captions=captions,

@@ -36,7 +36,7 @@ def load_hf(
         label_column: a column of label lists, or "objects.category" for a field of objects; found by type unless
             given.
     """
-    rows, split = _open(root, split, config)
+    rows, split = open_split(root, split, config)
     name = re.sub(r"[^\w.-]+", "-", f"hf-{Path(root).absolute().name}-{split}")
     images, labelled = _image_column(rows, image_column), label_column or _label_column(rows)
     column, _, field = labelled.partition(".")
@@ -82,7 +82,7 @@ class _Encoded:
         return bytes(cell.get("bytes") or b"")
 
 
-def _open(root: str | os.PathLike[str], split: str | None, config: str | None) -> tuple[Any, str]:
+def open_split(root: str | os.PathLike[str], split: str | None, config: str | None = None) -> tuple[Any, str]:
     """Load the split, from disk where there is such a folder, else from the hub."""
     try:
         import datasets
@@ -91,7 +91,7 @@ def _open(root: str | os.PathLike[str], split: str | None, config: str | None) -
             "reading Hugging Face datasets needs the package datasets: pip install mltta[datasets]"
         ) from None
     source, folder = os.fspath(root), Path(root).expanduser()
-    saved = any((folder / file).is_file() for file in ("dataset_info.json", "dataset_dict.json"))
+    saved = is_saved(folder)
     try:
         if saved:
             loaded = datasets.load_from_disk(str(folder))
@@ -113,6 +113,11 @@ def _open(root: str | os.PathLike[str], split: str | None, config: str | None) -
     elif saved and split is not None and loaded.split is not None and str(loaded.split) != split:
         raise ConfigError(f"{source} holds the split {loaded.split} only, not {split!r}")
     return loaded, split or str(loaded.split or "all")
+
+
+def is_saved(folder: Path) -> bool:
+    """Tell whether `save_to_disk` wrote this folder."""
+    return any((folder / file).is_file() for file in ("dataset_info.json", "dataset_dict.json"))
 
 
 def _image_column(rows: Any, given: str | None) -> str:

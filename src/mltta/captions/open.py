@@ -1,0 +1,43 @@
+"""Opens captions wherever they are: a saved base, one on the hub, or texts to embed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mltta import hub
+from mltta.captions.base import CaptionBase, describe
+from mltta.errors import CaptionError
+
+if TYPE_CHECKING:
+    from mltta.backbone import Backbone
+
+
+def open_captions(source: str | os.PathLike[str], backbone: Backbone) -> CaptionBase:
+    """The base that fits a backbone, from a folder or "hf-hub:ORG/NAME"; or one built of what `read_texts` takes."""
+    folders = base_folders(source)
+    if not folders:
+        return CaptionBase.from_file(source, backbone)
+    bases = [CaptionBase.load(folder) for folder in folders]
+    if len(bases) == 1:
+        bases[0].check_backbone(backbone)
+    for base in bases:
+        if base.fingerprint == backbone.text_fingerprint:
+            return base
+    raise CaptionError(
+        f"{os.fspath(source)} holds captions for {', '.join(map(describe, bases))}, but none for {backbone.name}. "
+        "Build them for this model too."
+    )
+
+
+def base_folders(source: str | os.PathLike[str]) -> list[Path]:
+    """The caption bases that a folder, or "hf-hub:ORG/NAME", is or holds, one a model; none for a file of texts."""
+    name = os.fspath(source)
+    folder = hub.pull(name) if name.startswith(hub.PREFIX) else Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return [folder]
+    found = sorted(file.parent for file in folder.glob("*/config.json")) if folder.is_dir() else []
+    if not found and name.startswith(hub.PREFIX):
+        raise CaptionError(f"{name} holds no caption base")
+    return found

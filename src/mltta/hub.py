@@ -1,0 +1,88 @@
+"""Caption bases and prompts on the Hugging Face hub: a folder goes up, a folder comes down."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from mltta.errors import HubError
+
+PREFIX = "hf-hub:"
+#: nothing else is sent or fetched: texts, numbers and their description, never a program
+PATTERNS = ["*.json", "*.txt", "*.safetensors"]
+
+
+def pull(name: str) -> Path:
+    """Fetch "hf-hub:ORG/NAME", or ORG/NAME, into the hub's cache once and return its folder."""
+    from huggingface_hub import snapshot_download
+
+    name = name.removeprefix(PREFIX)
+    cut_off = False
+    try:
+        with cache_only_if_cut_off() as cut_off:
+            return Path(snapshot_download(name, allow_patterns=PATTERNS))
+    except Exception as error:  # the hub and the network raise almost anything
+        if cut_off:
+            raise HubError(
+                f"{name} is not on this machine and the Hugging Face hub cannot be reached. Connect once so that it "
+                "is cached, or give a local folder."
+            ) from error
+        raise HubError(f"{name} could not be had from the Hugging Face hub: {_reason(error)}") from error
+
+
+def push(folder: str | Path, name: str, private: bool = False) -> str:
+    """Send the texts, numbers and descriptions of a folder to ORG/NAME, made if need be, and return its address."""
+    from huggingface_hub import HfApi
+
+    cut_off, name, api = False, name.removeprefix(PREFIX), HfApi()
+    try:
+        with cache_only_if_cut_off() as cut_off:
+            url = api.create_repo(name, private=private, exist_ok=True)
+            api.upload_folder(
+                repo_id=name,
+                folder_path=folder,
+                allow_patterns=PATTERNS,
+                commit_message="Upload with mltta",
+            )
+    except Exception as error:  # the hub and the network raise almost anything
+        if cut_off:
+            raise HubError(
+                f"{folder} was not sent: the Hugging Face hub cannot be reached. Try again when it can."
+            ) from error
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status in (401, 403) or type(error).__name__ == "LocalTokenNotFoundError":
+            raise HubError(
+                f"{folder} was not sent: the hub does not let you write to {name}. Log in with `hf auth login` and a "
+                "token that may write there."
+            ) from error
+        raise HubError(f"{folder} was not sent to {name}: {_reason(error)}") from error
+    return str(url)
+
+
+@contextmanager
+def cache_only_if_cut_off() -> Iterator[bool]:
+    """Without a way to the hub look into its cache alone: its client would retry for a minute first."""
+    from huggingface_hub import constants
+
+    end = urlsplit(constants.ENDPOINT)
+    address = (end.hostname or "huggingface.co", end.port or (80 if end.scheme == "http" else 443))
+    cut_off = constants.HF_HUB_OFFLINE
+    if not cut_off and not any(getproxies().get(kind) for kind in (end.scheme, "all")):
+        try:
+            socket.create_connection(address, timeout=5).close()
+        except OSError:
+            cut_off = True
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, cut_off
+    try:
+        yield cut_off
+    finally:
+        constants.HF_HUB_OFFLINE = before
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error that says something."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

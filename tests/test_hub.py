@@ -1,0 +1,135 @@
+"""Caption bases fetched from a hub and sent to one, over real HTTP: a small server that speaks the hub's protocol."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import torch
+
+from mltta import CaptionBase
+
+COMMIT = "a" * 40
+TEXTS = ["A dog on a sofa.", "Two cats.", "A red bus."]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A caption base as it lies on the hub, beside a file that nobody should fetch."""
+    folder = tmp_path_factory.mktemp("base")
+    CaptionBase(TEXTS, torch.eye(3), "0" * 32, "tiny").save(folder)
+    (folder / "code.py").write_text("raise SystemExit('run')")
+    return folder
+
+
+class Hub(ThreadingHTTPServer):
+    """Serves one repository, org/captions; anything else is unknown, and nobody may write."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.folder = folder
+        self.asked: list[str] = []
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Hub
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+    def reply(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        self.server.asked.append(f"{self.command} {path}")
+        files = sorted(file.name for file in self.server.folder.iterdir())
+        if path.startswith("/api/models/org/captions/tree/"):
+            sizes = [(self.server.folder / name).stat().st_size for name in files]
+            tree = [
+                {"type": "file", "path": n, "size": s, "oid": "0" * 40}
+                for n, s in zip(files, sizes, strict=True)
+            ]
+            self.reply(200, json.dumps(tree).encode(), Content_Type="application/json")
+        elif path.startswith("/api/models/org/captions"):
+            info = {"id": "org/captions", "sha": COMMIT, "siblings": [{"rfilename": name} for name in files]}
+            self.reply(200, json.dumps(info).encode(), Content_Type="application/json")
+        elif path.startswith("/org/captions/resolve/") and path.rpartition("/")[2] in files:
+            body = (self.server.folder / path.rpartition("/")[2]).read_bytes()
+            tag = hashlib.sha1(body).hexdigest()
+            self.reply(200, body, ETag=f'"{tag}"', X_Repo_Commit=COMMIT)
+        else:
+            self.reply(404, b"{}", X_Error_Code="RepoNotFound")
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        self.server.asked.append(f"POST {self.path}")
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.reply(401, b'{"error": "Invalid username or password."}', Content_Type="application/json")
+
+
+@pytest.fixture
+def hub(folder) -> Iterator[Hub]:
+    server = Hub(folder)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+SCRIPT = """
+import sys, time
+from mltta.errors import HubError
+from mltta.hub import pull, push
+start = time.monotonic()
+for what in (lambda: pull("hf-hub:org/captions"), lambda: pull("org/unknown"), lambda: push(sys.argv[1], "org/new")):
+    try:
+        print(what())
+    except HubError as error:
+        print(error)
+print(time.monotonic() - start)
+"""
+
+
+def run(folder: Path, hub: Hub, home: Path) -> list[str]:
+    """Pull what is there, pull what is not and push, in a process of its own: the client reads its address once."""
+    own = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(home), "NO_PROXY": "*"}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and "proxy" not in k.lower()}
+    command = [sys.executable, "-c", SCRIPT, str(folder)]
+    done = subprocess.run(command, env=kept | own, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.splitlines()
+
+
+def test_a_base_is_fetched_once_nothing_but_data_and_every_failure_is_one_clear_line(folder, hub, tmp_path):
+    fetched, unknown, sent, _ = run(folder, hub, tmp_path)
+    names = sorted(file.name for file in Path(fetched).iterdir())
+    assert names == ["config.json", "embeddings.safetensors", "texts.txt"]
+    assert CaptionBase.load(fetched).texts == TEXTS
+    assert any(asked.startswith("GET /org/captions/resolve/") for asked in hub.asked)
+    assert not any("code.py" in asked for asked in hub.asked)
+    assert unknown.startswith("org/unknown could not be had from the Hugging Face hub: ")
+    assert sent == (
+        f"{folder} was not sent: the hub does not let you write to org/new. Log in with `hf auth login` and a token "
+        "that may write there."
+    )
+    hub.shutdown()
+    hub.server_close()
+    again, unknown, sent, seconds = run(folder, hub, tmp_path)
+    assert again == fetched  # from the cache
+    assert "org/unknown is not on this machine and the Hugging Face hub cannot be reached" in unknown
+    assert sent.endswith("was not sent: the Hugging Face hub cannot be reached. Try again when it can.")
+    assert float(seconds) < 10
