@@ -23,5 +23,9 @@ class CaptionError(MlttaError):
     """A caption base that is missing, damaged or built for another backbone."""
 
 
+class EngineError(MlttaError):
+    """A language model that cannot be opened or reached, or that answers rubbish."""
+
+
 class ConfigError(MlttaError):
     """A setting that makes no sense, or a method that lacks what it needs."""

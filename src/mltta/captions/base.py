@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.captions.compose import compose_captions
+from mltta.captions.generated import read_kept
 from mltta.captions.nouns import label_matches
 from mltta.captions.search import Search
 from mltta.errors import CaptionError
@@ -113,8 +114,9 @@ class CaptionBase:
 
     @classmethod
     def from_text_file(cls, path: str | Path, backbone: Backbone) -> CaptionBase:
-        """Embed a text file with one caption a line."""
-        return cls.build(read_lines(Path(path)), backbone)
+        """Embed a text file with one caption a line, or what `mltta captions generate` kept (.jsonl)."""
+        path = Path(path)
+        return cls.build(read_kept(path) if path.suffix == ".jsonl" else read_lines(path), backbone)
 
     def save(self, folder: str | Path, compact: bool = False) -> None:
         """Write the three files; the last one written is config.json, so a half-written base never loads.
