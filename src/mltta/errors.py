@@ -27,5 +27,9 @@ class HubError(MlttaError):
     """Something that could not be fetched from the hub or sent to it."""
 
 
+class EngineError(MlttaError):
+    """A language model that cannot be opened or reached, or that answers rubbish."""
+
+
 class ConfigError(MlttaError):
     """A setting that makes no sense, or a method that lacks what it needs."""

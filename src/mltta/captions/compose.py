@@ -81,6 +81,19 @@ _AN = re.compile(
 )
 
 
+class Composer:
+    """Writes sentences about given labels, in words that name no other label of the set."""
+
+    def __init__(self, labels: LabelSet) -> None:
+        nouns = NounFilter(labels)
+        self._leads = [lead for lead in _LEADS if not nouns(lead)] or [""]
+        self._tails = [tail for tail in _TAILS if not nouns(tail)] or [""]
+
+    def __call__(self, named: Sequence[str], rng: random.Random) -> str:
+        """Write one sentence about the first of the labels, at most four and as many as fit."""
+        return _sentence(list(named[: max(_SCENES)]), self._leads, self._tails, rng)
+
+
 def compose_captions(
     labels: LabelSet, wanted: Sequence[int], per_label: int, seed: int = 0
 ) -> list[tuple[str, tuple[int, ...]]]:
@@ -93,20 +106,18 @@ def compose_captions(
     """
     index = {text: i for i, text in reversed(list(enumerate(labels.texts)))}
     texts = sorted(index)
-    nouns = NounFilter(labels)
-    leads = [lead for lead in _LEADS if not nouns(lead)] or [""]
-    tails = [tail for tail in _TAILS if not nouns(tail)] or [""]
+    compose = Composer(labels)
     composed = []
     for i in wanted:
         key = hashlib.blake2b(f"{seed}\0{labels.texts[i]}".encode(), digest_size=8).digest()
         rng = random.Random(int.from_bytes(key, "big"))
-        for sentence, named in _about(labels.texts[i], texts, leads, tails, per_label, rng):
+        for sentence, named in _about(labels.texts[i], texts, compose, per_label, rng):
             composed.append((sentence, (i, *(index[text] for text in named[1:]))))
     return composed
 
 
 def _about(
-    text: str, texts: list[str], leads: list[str], tails: list[str], count: int, rng: random.Random
+    text: str, texts: list[str], compose: Composer, count: int, rng: random.Random
 ) -> list[tuple[str, list[str]]]:
     """Write count sentences about one label, each with the label texts it names."""
     written: dict[str, list[str]] = {}
@@ -119,7 +130,7 @@ def _about(
         # One more is drawn, for the case that the label itself is among them.
         drawn = rng.sample(texts, min(partners + 1, len(texts)))
         named = [text, *[other for other in drawn if other != text][:partners]]
-        sentence = _sentence(named, leads, tails, rng)
+        sentence = compose(named, rng)
         named = named[: _fitting(named)]
         if sentence not in written:
             written[sentence] = named

@@ -1,4 +1,4 @@
-"""`mltta captions`: build, inspect, search, merge and share caption bases."""
+"""`mltta captions`: generate, build, inspect, search, merge and share captions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltta.cli import options
+from mltta.cli import generate, options
 from mltta.cli.caption_report import about, print_table, show
 from mltta.errors import CaptionError, ConfigError
 
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Build, inspect, search, merge and share caption bases: the sentences that methods retrieve.",
+    help="Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
 )
+app.command("generate", help=generate.HELP)(generate.generate)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the base.")]
