@@ -34,10 +34,12 @@ from mltta.text_tower import LabelEncoder, TextTower
 from mltta.views import Preprocess
 
 log = logging.getLogger("mltta")
-# Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it.
-CPU_CHUNK, GPU_CHUNK = 8, 2048
+# Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it,
+# if each may take so much of the memory that is free.
+CPU_CHUNK, GPU_CHUNK, VIEW_BYTES = 8, 2048, 16 * 2**20
 # Up to so many views, about those of one image, a pass on a GPU is replayed from a CUDA graph.
 GRAPHED_VIEWS = 128
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class Backbone:
@@ -62,7 +64,7 @@ class Backbone:
         if device.type == "cuda":
             speed_up_patches(self.model.visual)
         #: views that go through the image tower at once
-        self.chunk = CPU_CHUNK if device.type == "cpu" else GPU_CHUNK
+        self.chunk = CPU_CHUNK if device.type == "cpu" else _views_that_fit(device)
         self._graphs: dict[int, CudaGraph | None] = {}
         self._compiled: Any = None
         self._compiled_for = 0
@@ -133,7 +135,7 @@ class Backbone:
                     raise
                 torch.cuda.empty_cache()
                 self.chunk = max(1, min(self.chunk, len(part)) // 2)
-                log.info("out of GPU memory: %d views at a time from here on", self.chunk)
+                log.warning("out of GPU memory: %d views at a time from here on", self.chunk)
                 continue
             start += len(part)
         return F.normalize(torch.cat(features).float(), dim=-1)
@@ -163,9 +165,24 @@ class Backbone:
         self._graphs[n] = graph
         return graph(views)
 
-    def compile(self, views: int = GPU_CHUNK) -> None:
-        """Compile the image tower for so many views at a time: half a minute, which long runs on a GPU win back."""
-        self._compiled, self._compiled_for, self.chunk = torch.compile(self.model.encode_image), views, views
+    def compile(self, views: int | None = None) -> None:
+        """Compile the image tower for so many views at a time: half a minute, which long runs on a GPU win back.
+
+        Where that fails, as without a C compiler, the tower goes on as it is.
+        """
+        size = min(views or self.chunk, self.chunk)
+        if size == self._compiled_for:
+            return
+        compiled: Any = torch.compile(self.model.encode_image)
+        side = self.preprocess.size
+        example = torch.zeros(size, 3, side, side, dtype=self.image_dtype, device=self.device)
+        try:
+            with torch.no_grad():
+                compiled(example.contiguous(memory_format=torch.channels_last))
+        except Exception as error:  # compilers fail in many ways
+            log.warning("the image tower could not be compiled and runs as it is: %s", type(error).__name__)
+            return
+        self._compiled, self._compiled_for, self.chunk = compiled, size, size
 
     @torch.no_grad()
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:
@@ -256,7 +273,7 @@ def load_backbone(
     weights: str | Path | None = None,
     *,
     device: str | torch.device = "auto",
-    image_dtype: torch.dtype | None = None,
+    image_dtype: torch.dtype | str | None = None,
     quick_gelu: bool | None = None,
     allow_torchscript: bool = False,
     random_weights: bool = False,
@@ -268,8 +285,8 @@ def load_backbone(
             or a folder with open_clip_config.json.
         weights: a pretrained tag, or a local file (safetensors, state_dict, OpenAI's .pt archive).
         device: "auto" takes a GPU where there is one.
-        image_dtype: precision of the image tower, by default bfloat16 on a GPU and float32 on a CPU; texts and
-            scores stay in float32.
+        image_dtype: precision of the image tower, float32, bfloat16 or float16, by default bfloat16 on a GPU and
+            float32 on a CPU; texts and scores stay in float32.
         quick_gelu: the activation a local file was trained with.
         allow_torchscript: open OpenAI's original archive, which is a program.
         random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
@@ -282,9 +299,25 @@ def load_backbone(
         random_weights=random_weights,
     )
     chosen = pick_device(device)
+    if isinstance(image_dtype, str):
+        if image_dtype not in DTYPES:
+            raise ConfigError(f"images in {image_dtype!r}: choose from {', '.join(DTYPES)}")
+        image_dtype = DTYPES[image_dtype]
     if image_dtype is None:
         image_dtype = torch.bfloat16 if chosen.type == "cuda" else torch.float32
-    return Backbone(loaded, chosen, image_dtype)
+    backbone = Backbone(loaded, chosen, image_dtype)
+    where = (
+        torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{torch.get_num_threads()} threads"
+    )
+    log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
+    log.debug("%d views at a time through the image tower", backbone.chunk)
+    return backbone
+
+
+def _views_that_fit(device: torch.device) -> int:
+    """How many views a GPU takes at once: a power of two, by the memory that is free."""
+    room = torch.cuda.mem_get_info(device)[0] // VIEW_BYTES
+    return int(min(GPU_CHUNK, max(64, 2 ** (room.bit_length() - 1))))
 
 
 def pick_device(device: str | torch.device) -> torch.device:

@@ -20,6 +20,7 @@ from mltta.captions.base import CaptionBase, default_captions, label_captions
 from mltta.captions.open import open_captions
 from mltta.encode import Decoded, Encoded, Look, Rendered, decode, encode, encode_decoded, render
 from mltta.errors import ConfigError, ImageError, WeightsError
+from mltta.execution import Execution
 from mltta.images import find_images, load_image
 from mltta.labels import LabelSet
 from mltta.methods import create_method, method_class
@@ -93,7 +94,9 @@ class Tagger:
         device: str = "auto",
         seed: int = 0,
         presence: Presence | None = None,
+        image_dtype: str | None = None,
         batch_size: int | None = None,
+        jacobian: bool | None = None,
         quick_gelu: bool | None = None,
         allow_torchscript: bool = False,
         **options: Any,
@@ -110,7 +113,9 @@ class Tagger:
         teacher: a second model for the methods that ask one, or "self".
         seed: chooses the random views, together with each image's content.
         presence: the rule that says which labels an image shows.
-        batch_size: images adapted at once on a GPU; on the CPU always one.
+        image_dtype: precision of the image tower, chosen by the device.
+        batch_size: images adapted at once on a GPU, chosen by its memory; on the CPU always one.
+        jacobian: take first-step gradients from a kept Jacobian; by default on a GPU after hundreds of images.
         options: fields of the method's config.
         """
         self.labels = LabelSet.of(labels)
@@ -124,7 +129,12 @@ class Tagger:
             )
         if not isinstance(model, Backbone):
             model = load_backbone(
-                model, weights, device=device, quick_gelu=quick_gelu, allow_torchscript=allow_torchscript
+                model,
+                weights,
+                device=device,
+                image_dtype=image_dtype,
+                quick_gelu=quick_gelu,
+                allow_torchscript=allow_torchscript,
             )
         if not model.trained:
             raise WeightsError(f"{model.name} has random weights: its tags would mean nothing")
@@ -153,7 +163,9 @@ class Tagger:
         self._state: State | None = None
         #: whether a GPU makes the views
         self.on_device = model.device.type != "cpu" and not any(spec.generated for spec in self.method.needs)
-        self.batch_size = 1 if model.device.type == "cpu" else (batch_size or 8)
+        execution = Execution(batch_size, jacobian=jacobian)
+        execution.apply(self.method)
+        self.batch_size = 1 if model.device.type == "cpu" else execution.images_at_once(model)
 
     def __call__(self, images: Any) -> Tags | list[Tags]:
         """Tag a path, PIL image, array or bytes; for a folder or a list of these, a list of tags.

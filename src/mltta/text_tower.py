@@ -8,6 +8,7 @@ end-of-text token cannot be seen and are not computed.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,12 @@ from mltta.jacobian import jacobian_pays, label_jacobian
 from mltta.prefix_attention import attend, sees
 from mltta.prompts import Prompts
 
+log = logging.getLogger("mltta")
 # Activations kept for a backward pass: above this the forward is redone in pieces instead of kept.
 GRAPH_BYTES = 384 * 2**20
-# Up to so many tokens, all of them attend to all at once and a mask says which count.
-DENSE_TOKENS = 640
+# Up to so many tokens, all of them attend to all at once and a mask says which count. On a GPU more are divided: ten
+# times as many labels then take ten times as long, not a hundred.
+DENSE_TOKENS, GPU_TOKENS = 640, 320
 # Up to so many contexts, a forward pass on a GPU is replayed from a CUDA graph.
 GRAPHED_CONTEXTS = 4
 
@@ -159,6 +162,7 @@ class LabelEncoder:
             jacobian_pays(self, self._pulled) if self.jacobian is None else self.jacobian
         ):
             self._jacobian = label_jacobian(self)
+            log.debug("first-step gradients come from a kept Jacobian, %.1f GB", self._jacobian.nbytes / 1e9)
         if self._jacobian is None:
             return self._initial[1](gradients)
         with tensor_cores():
@@ -191,21 +195,27 @@ class LabelEncoder:
         if not self._chunks or contexts.ndim == 4:
             whole = self.plain(leaf)
             return whole.detach(), lambda g: _pull(whole, leaf, g, retain=True)
-        if (
-            len(self._chunks) == 1
-            and leaf.shape[0] * self._tokens_in(self._chunks[0].groups) <= self._token_budget()
-        ):
-            features = self._scatter([self._encode(leaf, self._chunks[0])])
-            return features.detach(), lambda g: _pull(features, leaf, g, retain=True)
+        owners = [torch.cat([group.labels for group in chunk.groups]) for chunk in self._chunks]
+        tokens = sum(self._tokens_in(chunk.groups) for chunk in self._chunks)
+        if leaf.shape[0] * tokens <= self._token_budget():
+            parts = [self._encode(leaf, chunk) for chunk in self._chunks]
 
-        def pull(gradients: Tensor) -> Tensor:
+            def pull(gradients: Tensor) -> Tensor:
+                pulled = [
+                    _pull(part, leaf, gradients[:, own], retain=True)
+                    for part, own in zip(parts, owners, strict=True)
+                ]
+                return torch.stack(pulled).sum(dim=0)
+
+            return self._scatter(parts).detach(), pull
+
+        def pull_again(gradients: Tensor) -> Tensor:
             total = torch.zeros((gradients.shape[0], *leaf.shape[1:]), device=leaf.device)
-            for chunk in self._chunks:
-                own = torch.cat([group.labels for group in chunk.groups])
+            for chunk, own in zip(self._chunks, owners, strict=True):
                 total += _pull(self._encode(leaf, chunk), leaf, gradients[:, own], retain=False)
             return total
 
-        return self(contexts), pull
+        return self(contexts), pull_again
 
     @property
     def plain_tokens(self) -> int:
@@ -254,14 +264,17 @@ class LabelEncoder:
         """Group labels by the number of their own tokens, and cut the groups into chunks that fit memory."""
         head = self._prompts.start + self._prompts.length
         lengths = self._end + 1 - head
+        most = self._token_budget()
+        if self._tokens.is_cuda:
+            most = min(most, GPU_TOKENS)
         groups: list[_Group] = []
         for length in sorted(set(lengths.tolist())):
             labels = (lengths == length).nonzero().flatten()
-            for part in labels.split(max(1, self._token_budget() // length)):
+            for part in labels.split(max(1, (most - head) // length)):
                 groups.append(_Group(part, self._tokens[part, head : head + length]))
         chunks: list[list[_Group]] = [[]]
         for group in groups:
-            if chunks[-1] and self._tokens_in([*chunks[-1], group]) > self._token_budget():
+            if chunks[-1] and self._tokens_in([*chunks[-1], group]) > most:
                 chunks.append([])
             chunks[-1].append(group)
         order = torch.cat([group.labels for chunk in chunks for group in chunk])

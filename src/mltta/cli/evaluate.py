@@ -123,9 +123,13 @@ def eval_(
     draws: Annotated[int, typer.Option(min=2, help="Bootstrap samples behind the intervals.")] = 1000,
     format: Annotated[TableFormat, typer.Option("--format", "-f", help="How to print.")] = TableFormat.text,
     device: options.Device = "auto",
+    dtype: options.Dtype = None,
+    compile: options.Compile = None,
+    jacobian: options.Jacobian = None,
     seed: options.Seed = 0,
     quick_gelu: options.QuickGelu = None,
     allow_torchscript: options.AllowTorchscript = False,
+    verbose: options.Verbose = False,
 ) -> None:
     from dataclasses import replace
 
@@ -166,7 +170,7 @@ def eval_(
     if corruption is not None:
         kind, _, severity = corruption.partition(":")
         images = corrupt(images, kind, options.whole_number(severity or "3", "--corrupt"), seed)
-    backbone = options.open_backbone(model, weights, device, quick_gelu, allow_torchscript)
+    backbone = options.open_backbone(model, weights, device, quick_gelu, allow_torchscript, dtype)
     base = None if captions is None else open_captions(captions, backbone)
     with options.progress() as bar:
         task = bar.add_task("evaluating", total=len(images))
@@ -183,6 +187,8 @@ def eval_(
             cache=not no_cache,
             batch_size=batch_size,
             workers=workers,
+            compile=compile,
+            jacobian=jacobian,
             fresh=fresh,
             progress=lambda ready, total: bar.update(task, completed=ready, total=total),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -70,6 +71,23 @@ DescriptionFile = Annotated[
     Path | None,
     typer.Option("--descriptions", help="JSON file {label: [sentences]}, averaged with the template."),
 ]
+Dtype = Annotated[
+    str | None,
+    typer.Option(help="Precision of the image tower: float32, bfloat16 or float16. Chosen by the device."),
+]
+Compile = Annotated[
+    bool | None,
+    typer.Option(
+        "--compile/--no-compile", help="Compile the image tower; by default on a GPU for long runs."
+    ),
+]
+Jacobian = Annotated[
+    bool | None,
+    typer.Option(
+        "--jacobian/--no-jacobian",
+        help="Take gradients from a kept Jacobian; by default on a GPU for long runs, where it fits.",
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")]
 Seed = Annotated[int, typer.Option(help="Chooses the random views.")]
 QuickGelu = Annotated[
@@ -78,6 +96,19 @@ QuickGelu = Annotated[
 AllowTorchscript = Annotated[
     bool,
     typer.Option("--allow-torchscript", help="Open OpenAI's original .pt archive, which is a program."),
+]
+
+
+def _tell_more(asked: bool) -> None:
+    if asked:
+        logging.getLogger("mltta").setLevel(logging.DEBUG)
+
+
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose", "-v", callback=_tell_more, help="Say what is chosen: device, precision, batch …"
+    ),
 ]
 
 
@@ -95,6 +126,7 @@ def open_backbone(
     device: str,
     quick_gelu: bool | None = None,
     allow_torchscript: bool = False,
+    dtype: str | None = None,
 ) -> Backbone:
     """The model that the options name, the embedded one when they name none."""
     from mltta.backbone import load_backbone
@@ -103,6 +135,7 @@ def open_backbone(
         model or (None if weights else "mini"),
         weights,
         device=device,
+        image_dtype=dtype,
         quick_gelu=quick_gelu,
         allow_torchscript=allow_torchscript,
     )

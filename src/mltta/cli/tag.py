@@ -69,10 +69,15 @@ def tag(
     ] = None,
     device: options.Device = "auto",
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once on a GPU.")] = None,
+    dtype: options.Dtype = None,
+    compile: options.Compile = None,
+    jacobian: options.Jacobian = None,
     seed: options.Seed = 0,
     quick_gelu: options.QuickGelu = None,
     allow_torchscript: options.AllowTorchscript = False,
+    verbose: options.Verbose = False,
 ) -> None:
+    from mltta.execution import Execution
     from mltta.images import find_images
     from mltta.tagger import Tagger
     from mltta.writers import Writer
@@ -96,12 +101,15 @@ def tag(
         teacher=teacher,
         preset=preset,
         device=device,
+        image_dtype=dtype,
         batch_size=batch_size,
+        jacobian=jacobian,
         seed=seed,
         quick_gelu=quick_gelu,
         allow_torchscript=allow_torchscript,
         **options.settings(method, option or []),
     )
+    Execution(compile=compile).prepare(tagger.backbone, len(files))
     failed = [f"{path}: no such file or folder" for path in missing]
     used: set[Path] = set()
     with Writer(format.value, output, top_k, threshold) as writer, options.progress() as bar:

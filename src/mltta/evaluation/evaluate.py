@@ -23,7 +23,8 @@ from mltta.evaluation.cache import FeatureCache
 from mltta.evaluation.recipes import Recipe, Setting
 from mltta.evaluation.results import Result, ResultWriter, run_name
 from mltta.evaluation.scoring import Judge, Run, Scorer
-from mltta.evaluation.stream import Counts, default_workers, feature_stream
+from mltta.evaluation.stream import Counts, feature_stream
+from mltta.execution import Execution
 from mltta.methods import method_class
 from mltta.methods.base import Method, OnlineMethod
 from mltta.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource, load_descriptions
@@ -57,6 +58,8 @@ def evaluate(
     cache: bool | str | Path = True,
     batch_size: int | None = None,
     workers: int | None = None,
+    compile: bool | None = None,
+    jacobian: bool | None = None,
     fresh: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
@@ -74,8 +77,10 @@ def evaluate(
         descriptions: sentences by label, or a JSON file with them; the label's feature is the mean of all its prompts.
         teacher: a second model for the methods that ask one, or "self".
         cache: keep features in the user's cache folder, in the folder given, or not at all.
-        batch_size: images at once; what a kill can lose.
+        batch_size: images at once; what a kill can lose. This and the next three are chosen if not given.
         workers: processes that decode images and make views.
+        compile: compile the image tower first.
+        jacobian: take first-step gradients from a kept Jacobian.
         fresh: forget earlier results of these recipes.
         progress: called with images done and images to do.
     """
@@ -98,6 +103,9 @@ def evaluate(
     methods = [
         setting.method(recipe, labelled) for recipe in chosen
     ]  # wrong settings end here, before any work
+    execution = Execution(batch_size, workers, compile, jacobian)
+    for method in methods:
+        execution.apply(method)
     with ExitStack() as stack:
         runs: dict[Path, Run] = {}
         folders = []
@@ -112,7 +120,7 @@ def evaluate(
         scorer = Scorer(setting, Judge(labelled, backbone.logit_scale), pool)
         done = Evaluation([], Counts(), resumed={run.recipe.key: run.writer.resumed for run in runs.values()})
         for group in _passes(list(runs.values())):
-            _pass(scorer, group, cache, batch_size, workers, done, progress)
+            _pass(scorer, group, cache, execution, done, progress)
     done.results = [Result(folder) for folder in folders]
     done.seconds = time.perf_counter() - start
     return done
@@ -145,8 +153,7 @@ def _pass(
     scorer: Scorer,
     runs: Sequence[Run],
     cache: bool | str | Path,
-    batch_size: int | None,
-    workers: int | None,
+    execution: Execution,
     done: Evaluation,
     progress: Callable[[int, int], None] | None,
 ) -> None:
@@ -160,7 +167,7 @@ def _pass(
     todo = places[~finished[places]]
     folder = None if isinstance(cache, bool) else Path(cache)
     specs = union(spec for run in runs for spec in run.method.needs)
-    on_cpu = backbone.device.type == "cpu"
+    execution.prepare(backbone, len(todo))
     ready = len(dataset) - len(todo)
     for items in feature_stream(
         dataset,
@@ -168,8 +175,8 @@ def _pass(
         backbone,
         [FeatureCache(backbone, spec, seed, folder, keep=cache is not False) for spec in specs],
         seed=seed,
-        batch_size=batch_size or (8 if on_cpu else 32),
-        workers=workers if workers is not None else default_workers(on_cpu),
+        batch_size=execution.images_at_once(backbone),
+        workers=execution.processes(backbone),
         counts=done.counts,
     ):
         scorer.count_votes(runs, items)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -176,21 +175,6 @@ def feature_stream(
         counts.encode_seconds += seconds if fresh else 0.0
         counts.read_seconds += 0.0 if fresh else seconds
         yield items
-
-
-def default_workers(on_cpu: bool) -> int:
-    """Processes that decode and make views: some on a CPU that encodes, many beside a GPU.
-
-    None where processes have too little memory to share, as in a container: views of a batch take 100s of MB.
-    """
-    cores = os.cpu_count() or 1
-    try:
-        room = os.statvfs("/dev/shm")
-        if room.f_bavail * room.f_frsize < 4 * 2**30:
-            return 0
-    except (OSError, AttributeError):
-        pass  # another system shares memory in other ways
-    return min(16, cores // 4 if on_cpu else cores)
 
 
 def to_encoded(items: Sequence[Item], dataset: Dataset, backbone: Backbone, seed: int) -> Encoded:
