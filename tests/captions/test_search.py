@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
 
+from mltta.captions import search
 from mltta.captions.search import Search
 
 
@@ -30,3 +33,21 @@ def test_neighbours_closer_than_half_precision_are_told_apart():
     want = (rows @ base.T).topk(16).indices
     got = Search(base)._scan(rows, 16)[1]
     assert set(got[0].tolist()) == set(want[0].tolist())
+
+
+@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize("n", [1, 16, 300])
+def test_a_long_list_on_a_cpu_is_searched_with_the_same_answer(monkeypatch, installed, n):
+    monkeypatch.setattr(search, "LARGE", 200)
+    monkeypatch.setattr(search, "PIECE", 64)
+    if installed:
+        pytest.importorskip("faiss")
+    else:
+        monkeypatch.setitem(sys.modules, "faiss", None)
+    base, features = unit(250, 32), unit(2, 7, 32, seed=1)
+    want = (features @ base.T).topk(min(n, 250), dim=-1)
+    finder = Search(base)
+    values, indices = finder(features, n)
+    assert (finder._faiss is not None) is installed
+    torch.testing.assert_close(indices, want.indices)
+    torch.testing.assert_close(values, want.values)

@@ -1,14 +1,25 @@
-"""The captions most similar to each view: a full scan, exact, and fast on a GPU for a million captions."""
+"""The captions most similar to each view: a full scan, exact, and fast on a GPU for a million captions.
+
+On a CPU a list of more than a million is searched by FAISS where that is installed (`pip install mltta[faiss]`), with
+the same answer up to ties, and otherwise in pieces.
+"""
 
 from __future__ import annotations
+
+import logging
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+log = logging.getLogger("mltta")
 # On a GPU, from so many captions on, the scan runs in half precision and its best are compared again in float32.
 SCANNED_IN_HALF = 16_384
 # Captions whose best similarity stands for them all; how many of a scan's best are compared again for each wanted.
 GROUP, AGAIN = 128, 4
+# On a CPU, from so many captions on, similarities to all of them are not held at once.
+LARGE, PIECE = 2**20, 2**18
 # Similarities held at once.
 BYTES = 2**30
 
@@ -27,6 +38,8 @@ class Search:
         rounding of half precision of the n-th.
         """
         n = min(n, self.base.shape[0])
+        if self.base.device.type == "cpu" and self.base.shape[0] > LARGE:
+            return self._large(features, n)
         if self.base.device.type == "cpu" or self.base.shape[0] < SCANNED_IN_HALF:
             found = (features @ self.base.T).topk(n, dim=-1)
             return found.values, found.indices
@@ -35,6 +48,35 @@ class Search:
         parts = [self._scan(part, n) for part in torch.split(rows, at_once)]
         values, indices = (torch.cat(kind).view(*features.shape[:-1], n) for kind in zip(*parts, strict=True))
         return values, indices
+
+    def _large(self, features: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        index = self._faiss
+        if index is not None:
+            rows = features.reshape(-1, features.shape[-1]).contiguous().numpy()
+            values, indices = (torch.from_numpy(found) for found in index.search(rows, n))
+            return values.view(*features.shape[:-1], n), indices.view(*features.shape[:-1], n)
+        found = []
+        for start in range(0, self.base.shape[0], PIECE):
+            best = (features @ self.base[start : start + PIECE].T).topk(
+                min(n, self.base.shape[0] - start), dim=-1
+            )
+            found.append((best.values, best.indices + start))
+        values, indices = (torch.cat(kind, dim=-1) for kind in zip(*found, strict=True))
+        order = values.topk(n, dim=-1)
+        return order.values, indices.gather(-1, order.indices)
+
+    @cached_property
+    def _faiss(self) -> Any:
+        """An exact index over all vectors, or None where FAISS is not installed."""
+        try:
+            import faiss
+        except ImportError:
+            log.debug("FAISS is not installed: %d captions are searched in pieces", self.base.shape[0])
+            return None
+        index = faiss.IndexFlatIP(self.base.shape[1])
+        index.add(self.base.contiguous().numpy())
+        log.debug("%d captions are searched by FAISS", self.base.shape[0])
+        return index
 
     @property
     def _halves(self) -> Tensor:
