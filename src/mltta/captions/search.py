@@ -56,10 +56,8 @@ class Search:
             values, indices = (torch.from_numpy(found) for found in index.search(rows, n))
             return values.view(*features.shape[:-1], n), indices.view(*features.shape[:-1], n)
         found = []
-        for start in range(0, self.base.shape[0], PIECE):
-            best = (features @ self.base[start : start + PIECE].T).topk(
-                min(n, self.base.shape[0] - start), dim=-1
-            )
+        for start, piece in zip(range(0, self.base.shape[0], PIECE), self.base.split(PIECE), strict=True):
+            best = (features @ piece.T).topk(min(n, len(piece)), dim=-1)
             found.append((best.values, best.indices + start))
         values, indices = (torch.cat(kind, dim=-1) for kind in zip(*found, strict=True))
         order = values.topk(n, dim=-1)
