@@ -31,6 +31,7 @@ from mltta.prompts import (
     load_descriptions,
 )
 from mltta.text_tower import LabelEncoder, TextTower
+from mltta.threads import side_by_side
 from mltta.views import Preprocess
 
 log = logging.getLogger("mltta")
@@ -125,6 +126,9 @@ class Backbone:
 
         A GPU that runs out of memory is given half as many at a time, from then on.
         """
+        if self.device.type == "cpu" and len(pixels) >= CPU_CHUNK * torch.get_num_threads():
+            parts = [part.to(self.image_dtype) for part in torch.split(pixels.to(self.device), CPU_CHUNK)]
+            return F.normalize(torch.cat(list(side_by_side().map(self._alone, parts))).float(), dim=-1)
         start, features = 0, []
         while start < len(pixels):
             part = pixels[start : start + self.chunk].to(self.device, self.image_dtype)
@@ -139,6 +143,10 @@ class Backbone:
                 continue
             start += len(part)
         return F.normalize(torch.cat(features).float(), dim=-1)
+
+    @torch.no_grad()  # each thread has to be told
+    def _alone(self, views: Tensor) -> Tensor:
+        return self._tower_features(views.contiguous(memory_format=torch.channels_last))
 
     def _tower_features(self, views: Tensor) -> Tensor:
         size = self._compiled_for

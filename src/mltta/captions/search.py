@@ -56,7 +56,9 @@ class Search:
             values, indices = (torch.from_numpy(found) for found in index.search(rows, n))
             return values.view(*features.shape[:-1], n), indices.view(*features.shape[:-1], n)
         found = []
-        for start, piece in zip(range(0, self.base.shape[0], PIECE), self.base.split(PIECE), strict=True):
+        for start, piece in zip(
+            range(0, self.base.shape[0], PIECE), torch.split(self.base, PIECE), strict=True
+        ):
             best = (features @ piece.T).topk(min(n, len(piece)), dim=-1)
             found.append((best.values, best.indices + start))
         values, indices = (torch.cat(kind, dim=-1) for kind in zip(*found, strict=True))

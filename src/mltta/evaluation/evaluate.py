@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from mltta.backbone import Backbone, load_backbone
@@ -28,6 +26,7 @@ from mltta.execution import Execution
 from mltta.methods import method_class
 from mltta.methods.base import Method, OnlineMethod
 from mltta.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource, load_descriptions
+from mltta.threads import side_by_side
 
 
 @dataclass
@@ -116,7 +115,7 @@ def evaluate(
             if folder not in runs:  # two recipes may come to the same settings
                 runs[folder] = _open(folder, about, setting, recipe, method, fresh)
                 stack.callback(runs[folder].writer.close)
-        pool = stack.enter_context(_threads()) if backbone.device.type == "cpu" else None
+        pool = side_by_side() if backbone.device.type == "cpu" else None
         scorer = Scorer(setting, Judge(labelled, backbone.logit_scale), pool)
         done = Evaluation([], Counts(), resumed={run.recipe.key: run.writer.resumed for run in runs.values()})
         for group in _passes(list(runs.values())):
@@ -191,15 +190,6 @@ def _pass(
     for run in runs:
         if run.state is not None:
             run.writer.save_state(run.state)
-
-
-@contextmanager
-def _threads() -> Iterator[ThreadPoolExecutor]:
-    """On the CPU images are adapted side by side, each by one thread: the same bits, in less time."""
-    n = torch.get_num_threads()
-    with ThreadPoolExecutor(n, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        yield pool
-    torch.set_num_threads(n)  # what one thread sets, later threads begin with
 
 
 def _slug(about: Mapping[str, Any]) -> str:

@@ -1,0 +1,26 @@
+"""Work side by side on a CPU, each piece by one thread of torch.
+
+Threads that share one piece of work wait for each other after every layer: beside another busy program that takes
+twenty times as long. Pieces of their own never wait, and their bits do not depend on the number of cores.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+
+import torch
+
+
+@lru_cache(maxsize=1)
+def side_by_side() -> ThreadPoolExecutor:
+    """As many threads as torch would use, each of which lets torch use itself only; started once."""
+    n = torch.get_num_threads()
+    pool = ThreadPoolExecutor(n, "mltta", initializer=torch.set_num_threads, initargs=(1,))
+    started = threading.Barrier(n + 1)
+    for _ in range(n):
+        pool.submit(started.wait)
+    started.wait()
+    torch.set_num_threads(n)  # what one thread sets, later threads begin with
+    return pool
