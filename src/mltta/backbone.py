@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +17,7 @@ from mltta import weights as weights_
 from mltta.allocation import keep_freed_memory
 from mltta.errors import ConfigError
 from mltta.labels import LabelSet
+from mltta.learned_prompts import AnyPrompts
 from mltta.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
@@ -28,7 +29,11 @@ from mltta.prompts import (
     load_descriptions,
 )
 from mltta.text_tower import LabelEncoder, TextTower
-from mltta.views import Preprocess
+from mltta.views import Preprocess, ViewSpec
+
+if TYPE_CHECKING:
+    from mltta.encode import Encoded
+    from mltta.maple import PromptedViews
 
 log = logging.getLogger("mltta")
 # Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it.
@@ -37,6 +42,11 @@ CPU_CHUNK, GPU_CHUNK = 8, 2048
 
 class Backbone:
     """A frozen open_clip model: ``encode_images``, ``encode_texts``, ``encode_labels``."""
+
+    #: the learned prompts it reads, see ``prompted``
+    prompts: AnyPrompts | None = None
+    #: whether the image tower reads the context too; then its features change with the context
+    reads_context = False
 
     def __init__(
         self, loaded: weights_.Loaded, device: torch.device, image_dtype: torch.dtype = torch.float32
@@ -121,7 +131,7 @@ class Backbone:
     def _tower_features(self, views: Tensor) -> Tensor:
         size = self._compiled_for
         if 2 * len(views) <= size or self._compiled is None:
-            return self.model.encode_image(views)  # type: ignore[no-any-return]
+            return self._image_tower(views)
         # a compiled tower knows one size; what is missing is filled up and dropped
         filled = (
             views
@@ -133,7 +143,10 @@ class Backbone:
 
     def compile(self, views: int = GPU_CHUNK) -> None:
         """Compile the image tower for so many views at a time: half a minute, which long runs on a GPU win back."""
-        self._compiled, self._compiled_for, self.chunk = torch.compile(self.model.encode_image), views, views
+        self._compiled, self._compiled_for, self.chunk = torch.compile(self._image_tower), views, views
+
+    def _image_tower(self, views: Tensor) -> Tensor:
+        return self.model.encode_image(views)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:
@@ -172,11 +185,14 @@ class Backbone:
             labels: the label set; its ``texts`` go into the prompt.
             template: text with one {}, whose words in front of the label start the context; or several, or the name
                 of a set, "openai" or "simple".
-            context: (M, W) learned or random vectors that replace those words.
+            context: (M, W) learned or random vectors that replace those words, or (C, M, W), others for each label;
+                by default those of the learned prompts, if there are any.
             descriptions: sentences by label that are prompts as they stand, or a JSON file of them.
         """
         templates = list_templates(template)
         sentences = None if descriptions is None else load_descriptions(descriptions, labels)
+        if context is None and self.prompts is not None:
+            context = self.prompts.for_labels(labels)
         if len(templates) == 1 and not sentences:
             return self._encode_template(labels, templates[0], context)
         if context is not None:
@@ -200,7 +216,7 @@ class Backbone:
         self, labels: LabelSet, template: str, context: Tensor | None = None
     ) -> LabelEncoder:
         """One template's labels; their context can be tuned where the tower has one."""
-        prompts = self._layout(labels, template, None if context is None else context.shape[0])
+        prompts = self._layout(labels, template, None if context is None else context.shape[-2])
         if not self.tower.tunable:
             if context is not None:
                 raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
@@ -218,6 +234,16 @@ class Backbone:
             n_context=n_context,
         )
 
+    def prompted(self, prompts: AnyPrompts | str | Path) -> Backbone:
+        """This model reading learned prompts, or a file of them; the weights are shared, not copied."""
+        from mltta.maple import with_prompts  # built on this module
+
+        return with_prompts(self, prompts)
+
+    def views_in_context(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> PromptedViews | None:
+        """The views as a function of the context, for an image tower that reads it too; None for all others."""
+        return None
+
 
 def load_backbone(
     model: str | None = None,
@@ -228,6 +254,7 @@ def load_backbone(
     quick_gelu: bool | None = None,
     allow_torchscript: bool = False,
     random_weights: bool = False,
+    prompts: AnyPrompts | str | Path | None = None,
 ) -> Backbone:
     """Load a frozen CLIP-style model by name, folder or file.
 
@@ -241,6 +268,7 @@ def load_backbone(
         quick_gelu: the activation a local file was trained with.
         allow_torchscript: open OpenAI's original archive, which is a program.
         random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
+        prompts: CoOp's or MaPLe's learned prompts, or a file of them.
     """
     loaded = weights_.load(
         model,
@@ -252,7 +280,8 @@ def load_backbone(
     chosen = pick_device(device)
     if image_dtype is None:
         image_dtype = torch.bfloat16 if chosen.type == "cuda" else torch.float32
-    return Backbone(loaded, chosen, image_dtype)
+    backbone = Backbone(loaded, chosen, image_dtype)
+    return backbone if prompts is None else backbone.prompted(prompts)
 
 
 def pick_device(device: str | torch.device) -> torch.device:

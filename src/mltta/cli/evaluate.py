@@ -108,6 +108,7 @@ def eval_(
     config: options.ConfigFile = None,
     captions: options.Captions = None,
     template: options.Template = "a photo of a {}.",
+    prompts: options.Prompts = None,
     descriptions: options.DescriptionFile = None,
     teacher: options.Teacher = None,
     orders: Annotated[
@@ -160,7 +161,7 @@ def eval_(
     if corruption is not None:
         kind, _, severity = corruption.partition(":")
         images = corrupt(images, kind, options.whole_number(severity or "3", "--corrupt"), seed)
-    backbone = options.open_backbone(model, weights, device, quick_gelu, allow_torchscript)
+    backbone = options.open_backbone(model, weights, device, quick_gelu, allow_torchscript, prompts)
     base = None if captions is None else open_captions(captions, backbone)
     with options.progress() as bar:
         task = bar.add_task("evaluating", total=len(images))

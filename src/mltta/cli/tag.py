@@ -49,6 +49,7 @@ def tag(
     option: options.Settings = None,
     captions: options.Captions = None,
     template: options.Template = "a photo of a {}.",
+    prompts: options.Prompts = None,
     descriptions: options.DescriptionFile = None,
     teacher: options.Teacher = None,
     top_k: Annotated[
@@ -88,6 +89,7 @@ def tag(
         labels,
         method=method,
         weights=weights,
+        prompts=prompts,
         captions=captions,
         template=template,
         descriptions=descriptions,
