@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from mltta.cuda_graph import CudaGraph
 from mltta.device_views import DeviceViews
 from mltta.errors import ConfigError
 from mltta.labels import LabelSet
+from mltta.learned_prompts import AnyPrompts
 from mltta.patch_product import speed_up_patches
 from mltta.prompts import (
     DEFAULT_TEMPLATE,
@@ -32,7 +33,11 @@ from mltta.prompts import (
 )
 from mltta.text_tower import LabelEncoder, TextTower
 from mltta.threads import side_by_side
-from mltta.views import Preprocess
+from mltta.views import Preprocess, ViewSpec
+
+if TYPE_CHECKING:
+    from mltta.encode import Encoded
+    from mltta.maple import PromptedViews
 
 log = logging.getLogger("mltta")
 # Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it,
@@ -45,6 +50,11 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 class Backbone:
     """A frozen open_clip model: ``encode_images``, ``encode_texts``, ``encode_labels``."""
+
+    #: the learned prompts it reads, see ``prompted``
+    prompts: AnyPrompts | None = None
+    #: whether the image tower reads the context too; then its features change with the context
+    reads_context = False
 
     def __init__(
         self, loaded: weights_.Loaded, device: torch.device, image_dtype: torch.dtype = torch.float32
@@ -153,7 +163,7 @@ class Backbone:
         if views.is_cuda and len(views) <= GRAPHED_VIEWS:
             return self._small_batch(views)
         if 2 * len(views) <= size or self._compiled is None:
-            return self.model.encode_image(views)  # type: ignore[no-any-return]
+            return self._image_tower(views)
         # a compiled tower knows one size; what is missing is filled up and dropped
         filled = (
             views
@@ -168,8 +178,8 @@ class Backbone:
         n = len(views)
         if n not in self._graphs:
             self._graphs[n] = None
-            return self.model.encode_image(views)  # type: ignore[no-any-return]
-        graph = self._graphs[n] or CudaGraph(self.model.encode_image, views)
+            return self._image_tower(views)
+        graph = self._graphs[n] or CudaGraph(self._image_tower, views)
         self._graphs[n] = graph
         return graph(views)
 
@@ -181,7 +191,7 @@ class Backbone:
         size = min(views or self.chunk, self.chunk)
         if size == self._compiled_for:
             return
-        compiled: Any = torch.compile(self.model.encode_image)
+        compiled: Any = torch.compile(self._image_tower)
         side = self.preprocess.size
         example = torch.zeros(size, 3, side, side, dtype=self.image_dtype, device=self.device)
         try:
@@ -191,6 +201,9 @@ class Backbone:
             log.warning("the image tower could not be compiled and runs as it is: %s", type(error).__name__)
             return
         self._compiled, self._compiled_for, self.chunk = compiled, size, size
+
+    def _image_tower(self, views: Tensor) -> Tensor:
+        return self.model.encode_image(views)  # type: ignore[no-any-return]
 
     @torch.no_grad()
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:
@@ -229,11 +242,14 @@ class Backbone:
             labels: the label set; its ``texts`` go into the prompt.
             template: text with one {}, whose words in front of the label start the context; or several, or the name
                 of a set, "openai" or "simple".
-            context: (M, W) learned or random vectors that replace those words.
+            context: (M, W) learned or random vectors that replace those words, or (C, M, W), others for each label;
+                by default those of the learned prompts, if there are any.
             descriptions: sentences by label that are prompts as they stand, or a JSON file of them.
         """
         templates = list_templates(template)
         sentences = None if descriptions is None else load_descriptions(descriptions, labels)
+        if context is None and self.prompts is not None:
+            context = self.prompts.for_labels(labels)
         if len(templates) == 1 and not sentences:
             return self._encode_template(labels, templates[0], context)
         if context is not None:
@@ -257,7 +273,7 @@ class Backbone:
         self, labels: LabelSet, template: str, context: Tensor | None = None
     ) -> LabelEncoder:
         """One template's labels; their context can be tuned where the tower has one."""
-        prompts = self._layout(labels, template, None if context is None else context.shape[0])
+        prompts = self._layout(labels, template, None if context is None else context.shape[-2])
         if not self.tower.tunable:
             if context is not None:
                 raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
@@ -275,6 +291,16 @@ class Backbone:
             n_context=n_context,
         )
 
+    def prompted(self, prompts: AnyPrompts | str | Path) -> Backbone:
+        """This model reading learned prompts, or a file of them; the weights are shared, not copied."""
+        from mltta.maple import with_prompts  # built on this module
+
+        return with_prompts(self, prompts)
+
+    def views_in_context(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> PromptedViews | None:
+        """The views as a function of the context, for an image tower that reads it too; None for all others."""
+        return None
+
 
 def load_backbone(
     model: str | None = None,
@@ -285,6 +311,7 @@ def load_backbone(
     quick_gelu: bool | None = None,
     allow_torchscript: bool = False,
     random_weights: bool = False,
+    prompts: AnyPrompts | str | Path | None = None,
 ) -> Backbone:
     """Load a frozen CLIP-style model by name, folder or file.
 
@@ -298,6 +325,7 @@ def load_backbone(
         quick_gelu: the activation a local file was trained with.
         allow_torchscript: open OpenAI's original archive, which is a program.
         random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
+        prompts: CoOp's or MaPLe's learned prompts, or a file of them.
     """
     loaded = weights_.load(
         model,
@@ -319,7 +347,7 @@ def load_backbone(
     )
     log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
     log.debug("%d views at a time through the image tower", backbone.chunk)
-    return backbone
+    return backbone if prompts is None else backbone.prompted(prompts)
 
 
 def _views_that_fit(device: torch.device) -> int:

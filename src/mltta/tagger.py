@@ -23,6 +23,7 @@ from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.execution import Execution
 from mltta.images import find_images, load_image
 from mltta.labels import LabelSet
+from mltta.learned_prompts import AnyPrompts
 from mltta.methods import create_method, method_class
 from mltta.methods.base import OnlineMethod, State
 from mltta.presence import Presence
@@ -86,6 +87,7 @@ class Tagger:
         *,
         method: str = "ml-tta",
         weights: str | Path | None = None,
+        prompts: AnyPrompts | str | Path | None = None,
         captions: CaptionBase | str | Path | None = None,
         template: TemplateSource = DEFAULT_TEMPLATE,
         descriptions: DescriptionSource | None = None,
@@ -106,6 +108,7 @@ class Tagger:
         labels: by default COCO's 80; a list, a mapping to synonyms, "voc" / "coco" / "nuswide", or a label file.
         method: how to adapt; ``list_methods()``.
         weights: a pretrained tag or a local weights file.
+        prompts: CoOp's or MaPLe's learned prompts, or a file of them, in place of the template's words.
         captions: a caption base, its folder, "hf-hub:ORG/NAME", or a file of captions that ``read_texts`` takes.
         template: one prompt template, several, or the name of a set; only "clip" and other methods that tune no
             prompt take several.
@@ -138,6 +141,8 @@ class Tagger:
             )
         if not model.trained:
             raise WeightsError(f"{model.name} has random weights: its tags would mean nothing")
+        if prompts is not None:
+            model = model.prompted(prompts)
         if model.name == "mini" and not all(text.isascii() for text in self.labels.texts):
             log.warning(
                 "the embedded model reads English only; labels in other languages will score at random"

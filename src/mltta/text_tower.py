@@ -47,6 +47,7 @@ class TextTower:
         self.pool: str = getattr(root, "text_pool_type", None) or root.pool_type
         self.mask: Tensor | None = root.attn_mask
         self.width: int = root.positional_embedding.shape[1]
+        self.deep: list[Tensor] = []  # MaPLe's prompts (M, W) of the blocks behind the first
         #: causal, pooled at the end-of-text token, blocks of the plain kind: the fast path is exact
         self.causal = (
             self.mask is not None
@@ -74,10 +75,17 @@ class TextTower:
         length = x.shape[1]
         x = x + self.positions[:length]
         mask = None if self.mask is None else self.mask[:length, :length]
-        for block in self.blocks:
-            x = block(x, attn_mask=mask)
+        for i, block in enumerate(self.blocks):
+            x = block(self.deepen(i, x), attn_mask=mask)
         at = {"first": torch.zeros_like(end), "last": torch.full_like(end, length - 1)}.get(self.pool, end)
         return self.project(x[torch.arange(x.shape[0], device=x.device), at])
+
+    def deepen(self, i: int, x: Tensor) -> Tensor:
+        """What enters block i (S, L, W): its prompts, where it has some, overwrite what is behind the start token."""
+        if not 0 < i <= len(self.deep):
+            return x
+        prompt = self.deep[i - 1][: x.shape[1] - 1].expand(x.shape[0], -1, -1)
+        return torch.cat([x[:, :1], prompt, x[:, 1 + prompt.shape[1] :]], dim=1)
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,7 @@ class LabelEncoder:
         """Args:
         tower: the backbone's text tower.
         prompts: the labels laid out as tokens.
-        context: (M, W) initial context vectors, or None for the template's own words.
+        context: (M, W) initial context vectors, or (C, M, W), one a label; None for the template's own words.
         features: (C, D) ready features, for a tower whose context cannot be tuned.
         """
         self._tower = tower
@@ -131,12 +139,16 @@ class LabelEncoder:
         if context is None:
             words = self._tokens[0, prompts.start : prompts.start + prompts.length]
             context = tower.embed(words)
-        if context.shape != (prompts.length, tower.width):
+        if context.shape[-2:] != (prompts.length, tower.width) or context.shape[:-2] not in (
+            (),
+            (len(self),),
+        ):
             raise ConfigError(
                 f"context vectors are {tuple(context.shape)}, but this text tower takes "
                 f"({prompts.length}, {tower.width})"
             )
         self.context = context.detach().to(device, torch.float32)
+        self.jacobian = None if self.context.ndim == 2 else False  # for one that all share
         self._chunks = self._pack() if tower.causal else []
 
     def __len__(self) -> int:
@@ -247,7 +259,8 @@ class LabelEncoder:
             [torch.cat([start, contexts], 1) + tower.positions[:head], packed.expand(batch, -1, -1)], 1
         )
         shapes = [tuple(g.tokens.shape) for g in groups]
-        for block in tower.blocks:
+        for i, block in enumerate(tower.blocks):
+            x = tower.deepen(i, x)
             x = x + block.ls_1(attend(block.attn, block.ln_1(x), head, shapes, chunk.sees))
             x = x + block.ls_2(block.mlp(block.ln_2(x)))
         offset, ends = head, []

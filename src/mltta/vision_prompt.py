@@ -1,4 +1,4 @@
-"""Run a ViT image tower in which the attention of one block sees one more key and one more value."""
+"""Run a ViT image tower piece by piece: DART's prompt, one more key and value in one block, and what MaPLe shares."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PromptedViT:
         layer: the prompted block, counted from 0.
         """
         visual: Any = backbone.model.visual
-        if not _is_plain(visual):
+        if not is_plain(visual):
             raise ConfigError(
                 f"DART's image prompt needs a ViT image tower with a class token, and that of {backbone.name} "
                 f"is a {type(visual).__name__}; take a model such as ViT-B/16"
@@ -45,10 +45,7 @@ class PromptedViT:
         pixels = pixels.to(backbone.device, backbone.image_dtype)
         found = []
         for part in self._parts(pixels.contiguous(memory_format=torch.channels_last)):
-            patches = visual.conv1(part).flatten(2).transpose(1, 2)  # (n, L - 1, W)
-            first = visual.class_embedding.to(patches.dtype).expand(len(part), 1, -1)
-            x = torch.cat([first, patches], dim=1) + visual.positional_embedding.to(patches.dtype)
-            x = visual.ln_pre(x)
+            x = visual.ln_pre(patch_tokens(visual, part))
             for block in self._blocks[: self._layer]:
                 x = _run(block, x)
             found.append(x)
@@ -60,12 +57,25 @@ class PromptedViT:
         for x in self._parts(tokens):
             for i, block in enumerate(self._blocks[self._layer :]):
                 x = _run(block, x, prompt if i == 0 else None)
-            x = self._visual.ln_post(x[:, 0])
-            found.append(x if self._visual.proj is None else x @ self._visual.proj)
+            found.append(class_feature(self._visual, x))
         return F.normalize(torch.cat(found).float(), dim=-1)
 
     def _parts(self, views: Tensor) -> tuple[Tensor, ...]:
         return torch.split(views, CPU_CHUNK) if self._backbone.device.type == "cpu" else (views,)
+
+
+def patch_tokens(visual: Any, pixels: Tensor) -> Tensor:
+    """Class token and patches (N, L, W) of images, with their positions, before the first norm."""
+    patches = visual.conv1(pixels).flatten(2).transpose(1, 2)  # (N, L - 1, W)
+    first = visual.class_embedding.to(patches.dtype).expand(len(pixels), 1, -1)
+    positions: Tensor = visual.positional_embedding.to(patches.dtype)
+    return torch.cat([first, patches], dim=1) + positions
+
+
+def class_feature(visual: Any, x: Tensor) -> Tensor:
+    """Features (N, D), not of unit length, read off the class token behind the last block."""
+    x = visual.ln_post(x[:, 0])
+    return x if visual.proj is None else x @ visual.proj
 
 
 def _run(block: Any, x: Tensor, prompt: Tensor | None = None) -> Tensor:
@@ -81,7 +91,7 @@ def _run(block: Any, x: Tensor, prompt: Tensor | None = None) -> Tensor:
     return x + block.ls_2(block.mlp(block.ln_2(x)))  # type: ignore[no-any-return]
 
 
-def _is_plain(visual: Any) -> bool:
+def is_plain(visual: Any) -> bool:
     """Whether the tower is the ViT that is run here: plain blocks, pooled at its class token."""
     return (
         isinstance(visual, VisionTransformer)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import logging
-import pickle
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from mltta.errors import WeightsError
 from mltta.hub import cache_only_if_cut_off
+from mltta.tensor_files import read_file, reason
 
 #: the paper's architectures, by the names people use, in open_clip's spelling
 PAPER_MODELS = {"RN50": "RN50", "RN101": "RN101", "ViT-B/32": "ViT-B-32", "ViT-B/16": "ViT-B-16"}
@@ -119,7 +117,7 @@ def _from_hub(arch: str, tag: str | None, name: str, **options: Any) -> Loaded:
             raise WeightsError(
                 f"the weights of {name} are not on this machine and the model hub cannot be reached\n{WAYS_OUT}"
             ) from error
-        raise WeightsError(f"the weights of {name} could not be had: {_reason(error)}\n{WAYS_OUT}") from error
+        raise WeightsError(f"the weights of {name} could not be had: {reason(error)}\n{WAYS_OUT}") from error
     return Loaded(name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
 
 
@@ -161,7 +159,7 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
             with _quiet():
                 model = open_clip.create_model(arch, pretrained_text=False, force_quick_gelu=quick_gelu)
     except (RuntimeError, TypeError) as error:
-        raise WeightsError(f"no model can be built for {path}: {_reason(error)}") from error
+        raise WeightsError(f"no model can be built for {path}: {reason(error)}") from error
     wanted = {key: value.shape for key, value in model.state_dict().items()}
     given = {key: value.shape for key, value in state.items()}
     misfits = [key for key in {**wanted, **given} if wanted.get(key) != given.get(key)]
@@ -179,31 +177,7 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
 
 def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[str, Tensor], bool]:
     """Read tensors from a file without running code in it; also says whether it is OpenAI's own archive."""
-    if not path.is_file():
-        raise WeightsError(f"no weights file at {path}")
-    is_openai = False
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            found: Any = load_file(path)
-        elif _is_torchscript(path):
-            if not allow_torchscript:
-                raise WeightsError(
-                    f"{path} is a TorchScript archive (OpenAI's original format), a program and not only tensors. "
-                    "If you trust where it comes from, pass --allow-torchscript."
-                )
-            found, is_openai = torch.jit.load(path, map_location="cpu").state_dict(), True  # type: ignore[no-untyped-call]
-        else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
-    except WeightsError:
-        raise
-    except pickle.UnpicklingError as error:
-        raise WeightsError(
-            f"{path} was refused: it is no weights file, is damaged, or holds more than tensors and could run code"
-        ) from error
-    except Exception as error:
-        raise WeightsError(f"{path} is not a weights file that can be read ({_reason(error)})") from error
+    found, is_openai = read_file(path, allow_torchscript)
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
     if not isinstance(found, dict) or not found or not all(isinstance(v, Tensor) for v in found.values()):
@@ -213,21 +187,6 @@ def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[s
     for extra in ("input_resolution", "context_length", "vocab_size"):
         state.pop(extra, None)
     return {key: v.float() if v.is_floating_point() else v for key, v in state.items()}, is_openai
-
-
-def _reason(error: Exception) -> str:
-    """The last line of an error, or its kind when it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
-
-
-def _is_torchscript(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return any(
-            entry.split("/", 1)[-1] in ("constants.pkl", "version.pkl") or "/code/" in entry
-            for entry in archive.namelist()
-        )
 
 
 def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import torch
 from mltta.captions.base import CaptionBase
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.summary import lines
+from mltta.learned_prompts import coop
 from tests import golden_data as golden
 from tests.evaluation import scene
 from tests.evaluation.scene import LABELS, make_dataset, run
@@ -71,7 +72,8 @@ def labels(**changes) -> dict:
 FEW = {"views": 2}
 CHANGES = {
     "template": {"template": "a picture of a {}."},
-    "context": {"context": torch.zeros(4, 64)},
+    "learned prompts": {"backbone": golden.backbone("vit").prompted(coop(torch.zeros(4, 64)))},
+    "other learned prompts": {"backbone": golden.backbone("vit").prompted(coop(torch.ones(4, 64)))},
     "captions": {"captions": captions("A dog on a sofa.")},
     "seed": {"seed": 1},
     "a teacher": {"teacher": golden.backbone("rn")},

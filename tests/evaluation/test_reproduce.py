@@ -8,15 +8,20 @@ from dataclasses import replace
 
 import pytest
 
+from mltta.captions.base import CaptionBase, cache_folder
 from mltta.cli import main
-from mltta.cli.reproduce import paper_model
+from mltta.cli.reproduce import load_several, paper_model
 from mltta.errors import ConfigError
 from mltta.evaluation.page import comparison_page, example_section
 from mltta.evaluation.reproduce import Place, Reproduction, own_table, settings_of, view_figure
 from mltta.evaluation.summary import Summary
+from mltta.learned_prompts import save_prompts
 from mltta.paper import Setting
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
+from tests.prompted import coop_of, maple, tiny
+
+INITS = ("template", "coop", "maple")
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +59,43 @@ def test_what_cannot_be_run_is_told_and_its_cell_stays_empty(place, done):
     assert any("generated" in why for why in done.skipped.values())
     table = own_table(3, [place], done.measured)
     assert all(cell.ours is None for row in table.rows for cell in row.cells)
+
+
+def test_learned_prompts_fill_the_cells_of_their_rows_of_table_2(place, done):
+    prompted = {"coop": tiny().prompted(coop_of()), "maple": tiny().prompted(maple())}
+    there = replace(place, backbone=tiny(), prompted=prompted)
+    for backbone in (tiny(), prompted["maple"]):  # a few captions kept in place of 12,000 embedded anew
+        few = CaptionBase.build([f"A {label} in the sun." for label in place.dataset.labels], backbone)
+        few.save(cache_folder() / "captions" / backbone.text_fingerprint)
+    wanted = [Setting.of("", "clip", "", init=init) for init in INITS]
+    done.measure(there, wanted)
+    found = {init: done.found[Setting.of("tiny", "clip", place.key, init=init)][0].result for init in INITS}
+    assert [result.run["prompts"] for result in found.values()] == [
+        None,
+        f"CoOp {coop_of().digest}",
+        f"MaPLe {maple().digest}",
+    ]
+    assert len({result.folder for result in found.values()}) == 3
+    table = own_table(2, [there], done.measured)
+    measured = [row.cells[0].ours for row in table.rows if row.cells[0].ours is not None]
+    assert measured == [Summary(found[init]).map for init in ("coop", "maple")]
+    assert not done.skipped
+
+
+def test_prompts_of_a_kind_are_given_once_and_those_that_do_not_fit_are_told(tmp_path, monkeypatch, capsys):
+    save_prompts(coop_of(), tmp_path / "a.safetensors")
+    with pytest.raises(ConfigError, match="CoOp prompts are given twice"):
+        load_several([tmp_path / "a.safetensors"] * 2)
+    photos = make_dataset(tmp_path / "photos", 2)
+    rows = "".join(f"{id},dog\n" for id in photos.ids)
+    (tmp_path / "photos" / "labels.csv").write_text(f"image,labels\n{rows}")
+    data = ["--data", f"folder={tmp_path / 'photos'}", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(
+        sys, "argv", ["mltta", "reproduce", "-t", "2", *data, "--prompts", str(tmp_path / "a.safetensors")]
+    )
+    with pytest.raises(SystemExit):
+        main()
+    assert "not run: CoOp prompts on mini" in capsys.readouterr().err
 
 
 def test_our_images_never_stand_beside_the_paper_s_number_unless_they_are_the_paper_s(place):

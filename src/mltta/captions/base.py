@@ -216,8 +216,8 @@ class CaptionBase:
         """Refuse embeddings that another text tower made: similarities to them would mean nothing."""
         if self.fingerprint != backbone.text_fingerprint:
             raise CaptionError(
-                f"this caption base was built by another backbone ({describe(self)}, but {backbone.name} "
-                f"is {backbone.text_fingerprint[:8]}). Build it again from its texts with this model."
+                f"this caption base was built by another backbone or under other prompts ({describe(self)}, but "
+                f"{backbone.name} is {backbone.text_fingerprint[:8]}). Build it again from its texts with this model."
             )
 
 

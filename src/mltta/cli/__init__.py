@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from mltta.cli import cache, captions, evaluate, lists, reproduce, tag
+from mltta.cli import cache, captions, evaluate, lists, prompts, reproduce, tag
 from mltta.errors import MlttaError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
@@ -17,6 +17,7 @@ app.command("eval", help=evaluate.EVAL_HELP)(evaluate.eval_)
 app.command("compare", help=evaluate.COMPARE_HELP)(evaluate.compare)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.add_typer(captions.app, name="captions")
+app.add_typer(prompts.app, name="prompts")
 app.add_typer(cache.app, name="cache")
 app.command("methods")(lists.methods)
 app.command("models")(lists.models)

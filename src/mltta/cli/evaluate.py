@@ -110,6 +110,7 @@ def eval_(
     synonyms: options.Synonyms = None,
     wordnet: options.Wordnet = False,
     template: options.Template = "a photo of a {}.",
+    prompts: options.Prompts = None,
     descriptions: options.DescriptionFile = None,
     teacher: options.Teacher = None,
     orders: Annotated[
@@ -170,7 +171,7 @@ def eval_(
     if corruption is not None:
         kind, _, severity = corruption.partition(":")
         images = corrupt(images, kind, options.whole_number(severity or "3", "--corrupt"), seed)
-    backbone = options.open_backbone(model, weights, device, quick_gelu, allow_torchscript, dtype)
+    backbone = options.open_backbone(model, weights, device, quick_gelu, allow_torchscript, prompts, dtype)
     base = None if captions is None else open_captions(captions, backbone)
     with options.progress() as bar:
         task = bar.add_task("evaluating", total=len(images))

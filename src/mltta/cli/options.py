@@ -67,6 +67,12 @@ Template = Annotated[
         help="Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt."
     ),
 ]
+Prompts = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Learned prompts in place of the template's words: ours, CoOp's or MaPLe's."
+    ),
+]
 DescriptionFile = Annotated[
     Path | None,
     typer.Option("--descriptions", help="JSON file {label: [sentences]}, averaged with the template."),
@@ -126,6 +132,7 @@ def open_backbone(
     device: str,
     quick_gelu: bool | None = None,
     allow_torchscript: bool = False,
+    prompts: Path | None = None,
     dtype: str | None = None,
 ) -> Backbone:
     """The model that the options name, the embedded one when they name none."""
@@ -138,6 +145,7 @@ def open_backbone(
         image_dtype=dtype,
         quick_gelu=quick_gelu,
         allow_torchscript=allow_torchscript,
+        prompts=prompts,
     )
 
 

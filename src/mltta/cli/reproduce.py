@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from mltta.cli import options
 from mltta.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mltta.learned_prompts import AnyPrompts
 
 HELP = """The paper's tables and figures, run on your data and weights.
 
@@ -18,6 +21,8 @@ HELP = """The paper's tables and figures, run on your data and weights.
 `mltta reproduce --table 1 --model RN50 --model ViT-B/16 --data voc2007=VOCdevkit --data coco2014=coco`
 
 `mltta reproduce --table 5 --table 6 --table 7 --figure views --model mini --data voc2012=VOCdevkit`
+
+`mltta reproduce --table 2 --model mini --prompts prompts.safetensors --data voc2012=VOCdevkit`
 
 `mltta reproduce` without data prints the paper's numbers alone.
 
@@ -57,6 +62,10 @@ def reproduce(
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help="One or several; mini when none is given.")
     ] = None,
+    prompts: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Learned prompts for Table 2: CoOp's, MaPLe's, or both."),
+    ] = None,
     teacher: Annotated[str, typer.Option(help="Second model for rlcf; self is the model itself.")] = "self",
     first: Annotated[int | None, typer.Option(min=1, help="Only the first images of each dataset.")] = None,
     orders: Annotated[int, typer.Option(min=1, help="Orders of the images for online methods.")] = 3,
@@ -80,9 +89,17 @@ def reproduce(
 
     figures = {one.value for one in figure or []}
     numbers = table or ([] if figures else list(range(1, 8)))
+    learned = load_several(prompts or [])
+    unfit: dict[str, str] = {}
     places: list[Place] = []
     for name in model or (["mini"] if data else []):
         backbone = options.open_backbone(name, None, device)
+        prompted = {}
+        for kind, found in learned.items():
+            try:
+                prompted[kind] = backbone.prompted(found)
+            except ConfigError as error:
+                unfit[f"{found.title} prompts on {name}"] = str(error)
         for given in data or []:
             what, equals, folder = given.partition("=")
             if not equals:
@@ -95,12 +112,12 @@ def reproduce(
             if first is not None:
                 dataset = dataset.select(slice(first))
             plain = "".join(c for c in dataset_name.lower() if c.isalnum())
-            place = Place(paper_model(name), plain, backbone, dataset, not split)
+            place = Place(paper_model(name), plain, backbone, dataset, not split, prompted)
             if any((place.model, place.key) == (other.model, other.key) for other in places):
                 raise ConfigError(f"--data {given}: {place.key} is given twice")
             places.append(place)
     judge = teacher if teacher == "self" else options.open_backbone(teacher, None, device)
-    done = Reproduction(out / "results", judge, orders)
+    done = Reproduction(out / "results", judge, orders, skipped=unfit)
     for place in places:
         settings = [setting for number in numbers for setting in settings_of(number)]
         settings += view_settings() if "views" in figures else []
@@ -156,6 +173,19 @@ def reproduce(
         sections.append(Section("Not run", notes=notes))
     options.write_text(out / "report.html", html_page("Tables and figures of ML-TTA", sections))
     typer.echo(f"wrote {out / 'report.html'} and each table beside it", err=True)
+
+
+def load_several(files: list[Path]) -> dict[str, AnyPrompts]:
+    """Learned prompts by their kind; a table has room for one of each."""
+    from mltta.learned_prompts import load_prompts
+
+    found: dict[str, AnyPrompts] = {}
+    for file in files:
+        one = load_prompts(file)
+        if one.kind in found:
+            raise ConfigError(f"--prompts {file}: {one.title} prompts are given twice")
+        found[one.kind] = one
+    return found
 
 
 def paper_model(name: str) -> str:

@@ -51,6 +51,7 @@ def tag(
     synonyms: options.Synonyms = None,
     wordnet: options.Wordnet = False,
     template: options.Template = "a photo of a {}.",
+    prompts: options.Prompts = None,
     descriptions: options.DescriptionFile = None,
     teacher: options.Teacher = None,
     top_k: Annotated[
@@ -95,6 +96,7 @@ def tag(
         options.with_synonyms(labels, synonyms, wordnet),
         method=method,
         weights=weights,
+        prompts=prompts,
         captions=captions,
         template=template,
         descriptions=descriptions,

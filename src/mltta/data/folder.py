@@ -80,6 +80,11 @@ def load_folder(
     return settle_unlabelled(data, unlabelled)
 
 
+def has_labels(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder holds a file that looks like labels."""
+    return any(file.suffix.casefold() in _SUFFIXES for file in as_folder(folder).iterdir())
+
+
 def _find_file(top: Path) -> Path:
     """Find the label file: labels.csv, labels.jsonl, or the only one of its kind."""
     files = sorted(file for file in top.iterdir() if file.suffix.casefold() in _SUFFIXES)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from mltta.backbone import Backbone, load_backbone
 from mltta.captions.base import CaptionBase, default_captions, label_captions
@@ -51,7 +50,6 @@ def evaluate(
     captions: CaptionBase | None = None,
     template: TemplateSource = DEFAULT_TEMPLATE,
     descriptions: DescriptionSource | None = None,
-    context: Tensor | None = None,
     teacher: Backbone | str | None = None,
     seed: int = 0,
     cache: bool | str | Path = True,
@@ -98,7 +96,7 @@ def evaluate(
         and any(method_class(r.method).uses_teacher for r in chosen)
     ):
         teacher = load_backbone(teacher, device=backbone.device)  # once for all recipes
-    setting = Setting(dataset, backbone, base, template, said, context, teacher, seed)
+    setting = Setting(dataset, backbone, base, template, said, teacher, seed)
     methods = [
         setting.method(recipe, labelled) for recipe in chosen
     ]  # wrong settings end here, before any work

@@ -11,8 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from mltta import __version__
 from mltta.backbone import Backbone
 from mltta.captions.base import CaptionBase, LabelledCaptions
@@ -57,7 +55,6 @@ class Setting:
     captions: CaptionBase
     template: TemplateSource = DEFAULT_TEMPLATE
     descriptions: Mapping[str, Sequence[str]] | None = None
-    context: Tensor | None = None
     teacher: Backbone | str | None = None
     seed: int = 0
 
@@ -69,7 +66,6 @@ class Setting:
             self.dataset.labels,
             template=self.template,
             descriptions=self.descriptions,
-            context=self.context,
             captions=captions,
             teacher=self.teacher,
             preset=recipe.preset,
@@ -101,7 +97,7 @@ class Setting:
             "template": self.template if isinstance(self.template, str) else list(self.template),
             "descriptions": self.descriptions
             and _digest(json.dumps(self.descriptions, sort_keys=True).encode()),
-            "context": None if self.context is None else _digest(self.context.cpu().numpy().tobytes()),
+            "prompts": backbone.prompts and f"{backbone.prompts.title} {backbone.prompts.digest}",
             "captions": _digest("\n".join(self.captions.texts).encode()),
             "teacher": None if teacher is None else "self" if judge is None else judge.name,
             "teacher_weights": None if judge is None else [judge.image_fingerprint, judge.text_fingerprint],

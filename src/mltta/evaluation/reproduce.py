@@ -47,6 +47,8 @@ class Place:
     dataset: Dataset
     #: whether it is the split that the paper measures on
     own_split: bool = True
+    #: the model with learned prompts, by how the paper's tables call them: "coop", "maple"
+    prompted: Mapping[str, Backbone] = field(default_factory=dict)
 
     @property
     def published(self) -> bool:
@@ -82,15 +84,23 @@ class Reproduction:
         Args:
             settings: any cells; their model and dataset are replaced by the place's.
         """
-        base = default_captions(place.backbone)
-        labelled = label_captions(place.dataset.labels, place.backbone, base)
-        recipes: dict[Setting, list[Recipe]] = {}
+        wanted: dict[str, list[Setting]] = {}
         for setting in dict.fromkeys(_at(place, setting, "mAP") for setting in settings):
-            if setting in self.found:
-                continue
-            if setting.init != "template":
-                self.skipped[f"{setting.init} prompts"] = "no learned prompts were given"
-                continue
+            if setting not in self.found:
+                wanted.setdefault(setting.init, []).append(setting)
+        for init, several in wanted.items():
+            backbone = place.backbone if init == "template" else place.prompted.get(init)
+            if backbone is None:
+                self.skipped.setdefault(f"{init} prompts", "no learned prompts were given")
+            else:
+                self._measure(place, backbone, several)
+
+    def _measure(self, place: Place, backbone: Backbone, settings: Sequence[Setting]) -> None:
+        """Run settings that share their prompts."""
+        base = default_captions(backbone)
+        labelled = label_captions(place.dataset.labels, backbone, base)
+        recipes: dict[Setting, list[Recipe]] = {}
+        for setting in settings:
             if setting.method not in list_methods():
                 self.skipped[TITLES[setting.method]] = "not among the methods here"
                 continue
@@ -98,7 +108,7 @@ class Reproduction:
             try:
                 create_method(
                     setting.method,
-                    place.backbone,
+                    backbone,
                     place.dataset.labels,
                     captions=labelled,
                     teacher=self.teacher,
@@ -114,7 +124,7 @@ class Reproduction:
             return
         done = evaluate(
             place.dataset,
-            place.backbone,
+            backbone,
             wanted,
             out=self.out,
             captions=base,

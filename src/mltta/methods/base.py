@@ -19,6 +19,7 @@ from mltta.views import ViewSpec
 
 if TYPE_CHECKING:
     from mltta.backbone import Backbone
+    from mltta.maple import PromptedViews
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Method(ABC):
     #: whether the method asks a second model
     uses_teacher: ClassVar[bool] = False
     #: whether the method asks for the pixels of views again; then Encoded must be able to render them
-    looks_again: ClassVar[bool] = False
+    looks_again: bool = False
     #: whether the method learns from the images before; then it is an OnlineMethod
     online: ClassVar[bool] = False
 
@@ -76,6 +77,8 @@ class Method(ABC):
         self.logit_scale = problem.logit_scale
         self.problem = problem
         self.config = config
+        if self.tunes_context and problem.backbone is not None and problem.backbone.reads_context:
+            self.looks_again = True
 
     @classmethod
     def needs_captions(cls, config: Any) -> bool:
@@ -114,6 +117,17 @@ class Method(ABC):
     def __call__(self, encoded: Encoded) -> Tensor:
         """Scores (B, C), float32, higher is more present."""
         return self.merge(self.branches(encoded))
+
+    def views_in_context(self, encoded: Encoded) -> PromptedViews | None:
+        """The needed views as a function of the context, where the image tower reads it too (MaPLe); else None."""
+        backbone = self.problem.backbone
+        return None if backbone is None else backbone.views_in_context(encoded, self.needs)
+
+    def clean(self, encoded: Encoded, context: Tensor, views: PromptedViews | None) -> Tensor:
+        """Features (B, 1, D) of the clean view under tuned contexts (B, M, W)."""
+        if views is None:
+            return encoded.features(self.needs[0])[:, :1]
+        return views.take(torch.zeros(len(encoded), 1, dtype=torch.long, device=context.device))(context)
 
     def logits(self, views: Tensor, text: Tensor) -> Tensor:
         """Logits (B, R, C) of rows (B, R, D) against label features (C, D) or (B, C, D)."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
-
 from mltta.backbone import Backbone, load_backbone
 from mltta.captions.base import CaptionBase, LabelledCaptions, default_captions, label_captions
 from mltta.errors import ConfigError
@@ -27,7 +25,6 @@ def create_method(
     *,
     template: TemplateSource = DEFAULT_TEMPLATE,
     descriptions: DescriptionSource | None = None,
-    context: Tensor | None = None,
     captions: CaptionBase | LabelledCaptions | None = None,
     teacher: Backbone | str | None = None,
     preset: str = "paper",
@@ -37,12 +34,11 @@ def create_method(
 
     Args:
         name: one of ``list_methods()``.
-        backbone: the frozen model.
+        backbone: the frozen model; learned prompts that it reads start the context (``Backbone.prompted``).
         labels: anything ``LabelSet.of`` takes.
         template: prompt with one {}; the words in front of it start the context. Or several prompts, or the name of
             a set, "openai" or "simple": a label's feature is then their mean, for methods that tune no context.
         descriptions: sentences by label, or a JSON file of them, that join the mean; see ``load_descriptions``.
-        context: (M, W) vectors that replace the words of a single template.
         captions: a caption base of this backbone; by default the one that ships with the package. Labels that
             no caption mentions get composed ones. Or captions labelled already, for these labels.
         teacher: a second model for the methods that ask one (a backbone or its name), or "self".
@@ -60,7 +56,7 @@ def create_method(
             f"{name} tunes the words in front of a label, and an ensemble of templates has no single context: give one "
             f"template such as {DEFAULT_TEMPLATE!r} and no descriptions, or use a method that tunes none, such as clip"
         )
-    text = backbone.encode_labels(labels, template, context, descriptions)
+    text = backbone.encode_labels(labels, template, descriptions=descriptions)
     labelled = None
     if cls.needs_captions(config):
         given = captions or default_captions(backbone)
@@ -80,7 +76,7 @@ def make_teacher(
     template: TemplateSource = DEFAULT_TEMPLATE,
     descriptions: DescriptionSource | None = None,
 ) -> Teacher:
-    """The labels in the teacher's eyes; its prompts keep their initial words."""
+    """The labels in the teacher's eyes; its prompts stay as they start, with its own learned ones if it has some."""
     if teacher == "self" or teacher is student:
         return Teacher(student.encode_labels(labels, template, descriptions=descriptions).features)
     if isinstance(teacher, str):

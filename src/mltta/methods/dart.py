@@ -60,6 +60,10 @@ class DART(OnlineMethod):
         super().__init__(problem, config)
         if problem.backbone is None:
             raise ConfigError("dart needs the backbone itself: it puts a prompt into its image tower")
+        if problem.backbone.reads_context:
+            raise ConfigError(
+                "dart puts a prompt of its own into the image tower, and MaPLe's are there already"
+            )
         self.preprocess = problem.backbone.preprocess
         self.tower = PromptedViT(problem.backbone, config.layer)
         self.captions = problem.captions.named() if config.bind and problem.captions is not None else None
@@ -73,7 +77,7 @@ class DART(OnlineMethod):
         generator = torch.Generator().manual_seed(self.config.seed)
         prompt = (torch.rand(1, 1, 2, self.tower.width, generator=generator) * 2 - 1).to(text.device)
         return {
-            "text_shadow": self.text.context.repeat(len(text), 1, 1),  # (C, M, W)
+            "text_shadow": self.text.context.expand(len(text), -1, -1).clone(),  # (C, M, W)
             "image_shadow": prompt.repeat(len(text), 1, 1, 1),  # (C, 1, 2, W')
             "image_prompt": prompt,
         }

@@ -75,13 +75,14 @@ class DiffTPT(Method):
         views = torch.cat([encoded.features(spec) for spec in self.needs], dim=1)  # (B, N, D)
         rows = self.choose(self.logits(views, self.text.features))
 
-        def loss(text: Tensor) -> Tensor:
+        def loss(text: Tensor, views: Tensor = views) -> Tensor:
             return bound_entropy(self.logits(views, text), None, reduction="marginal", rows=rows)
 
+        seen = self.views_in_context(encoded)
         context = tune_context(
-            self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps
+            self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps, views=seen
         )
-        return {"view": self.logits(views[:, :1], self.text(context))[:, 0]}
+        return {"view": self.logits(self.clean(encoded, context, seen), self.text(context))[:, 0]}
 
     def choose(self, logits: Tensor) -> Tensor:
         """The views (B, N) that pass both filters, chosen once, before the first step; logits are (B, N, C)."""

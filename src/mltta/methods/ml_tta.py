@@ -90,17 +90,25 @@ class MLTTA(Method):
         c = self.config
         views = encoded.features(self.needs[0])  # (B, N, D)
         found = self.retrieve(views)
+        seen = self.views_in_context(encoded)
         contexts = []
         for branch, lr in (("view", c.lr_view), ("caption", c.lr_caption)):
             if branch in self.prompts:
                 loss = self.loss(*self.rows(branch, views, found))
                 contexts.append(
                     tune_context(
-                        self.text, loss, len(encoded), lr=lr, weight_decay=c.weight_decay, steps=c.steps
+                        self.text,
+                        loss,
+                        len(encoded),
+                        lr=lr,
+                        weight_decay=c.weight_decay,
+                        steps=c.steps,
+                        views=seen if branch == "view" else None,  # captions are the same under any context
                     )
                 )
         text = self.text(torch.cat(contexts)).chunk(len(contexts))  # each (B, C, D)
-        return {branch: self.logits(views[:, :1], text[i])[:, 0] for i, branch in enumerate(self.prompts)}
+        clean = [self.clean(encoded, context, seen) for context in contexts]  # each (B, 1, D)
+        return {branch: self.logits(clean[i], text[i])[:, 0] for i, branch in enumerate(self.prompts)}
 
     def retrieve(self, views: Tensor) -> Tensor:
         """Captions (B, N, K) of each view, nearest first."""
@@ -115,12 +123,12 @@ class MLTTA(Method):
         first = _first_of_each(caption) if self.config.caption_pool == "unique" else None
         return self.captions.embeddings[caption], caption, first
 
-    def loss(self, rows: Tensor, caption: Tensor, valid: Tensor | None) -> Callable[[Tensor], Tensor]:
+    def loss(self, rows: Tensor, caption: Tensor, valid: Tensor | None) -> Callable[..., Tensor]:
         """The objective per image (B,) as a function of the labels' features (B, C, D)."""
         c = self.config
         k = self.captions.k(caption, c.label_count) if c.bind else None
 
-        def loss(text: Tensor) -> Tensor:
+        def loss(text: Tensor, rows: Tensor = rows) -> Tensor:
             logits = self.logits(rows, text)
             if c.objective == "bce":
                 chosen = select_confident(entropy(logits), c.select_ratio, valid)

@@ -23,7 +23,7 @@ class RLCFConfig(TuningConfig):
     """The settings of the published scripts."""
 
     # The released program's own argument defaults are other ones: 5 labels, 1 step, lr 5e-3. Its fine-grained
-    # script takes 5 steps. All scripts start from 4 CoOp vectors: give them to create_method as `context`.
+    # script takes 5 steps. All scripts start from 4 CoOp vectors: see `Backbone.prompted`.
     sample_k: int = 3
     steps: int = 3
     lr: float = 7e-3
@@ -52,10 +52,17 @@ class RLCF(Method):
         chosen = self.choose(views)
         kept = views.take_along_dim(chosen[..., None], dim=1)  # (B, n, D)
         loss = self.loss(kept, self.judge(encoded, chosen, kept))
+        seen = self.views_in_context(encoded)
         context = tune_context(
-            self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps
+            self.text,
+            loss,
+            len(encoded),
+            lr=c.lr,
+            weight_decay=c.weight_decay,
+            steps=c.steps,
+            views=None if seen is None else seen.take(chosen),
         )
-        return {"view": self.logits(views[:, :1], self.text(context))[:, 0]}
+        return {"view": self.logits(self.clean(encoded, context, seen), self.text(context))[:, 0]}
 
     def choose(self, views: Tensor) -> Tensor:
         """Indices (B, n) of the confident views: chosen once, before the first step."""
@@ -74,10 +81,10 @@ class RLCF(Method):
             kept = features.view(*chosen.shape, -1).to(kept.device)
         return (CLIPSCORE_WEIGHT * kept @ teacher.text.to(kept.device).T).clamp(min=0)
 
-    def loss(self, kept: Tensor, judged: Tensor) -> Callable[[Tensor], Tensor]:
+    def loss(self, kept: Tensor, judged: Tensor) -> Callable[..., Tensor]:
         """The objective per image (B,) as a function of the labels' features (B, C, D)."""
 
-        def loss(text: Tensor) -> Tensor:
+        def loss(text: Tensor, kept: Tensor = kept) -> Tensor:
             logits = self.logits(kept, text)  # (B, n, C)
             # The likely labels are taken anew in every step.
             likely = logits.detach().topk(min(self.config.sample_k, logits.shape[-1])).indices  # (B, n, K)

@@ -48,10 +48,11 @@ class TPT(Method):
         logits = self.logits(views, self.text.features)
         rows = select_confident(entropy(logits if k is None else bind_labels(logits, k)), c.select_ratio)
 
-        def loss(text: Tensor) -> Tensor:
+        def loss(text: Tensor, views: Tensor = views) -> Tensor:
             return bound_entropy(self.logits(views, text), k, reduction="marginal", rows=rows)
 
+        seen = self.views_in_context(encoded)
         context = tune_context(
-            self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps
+            self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps, views=seen
         )
-        return {"view": self.logits(views[:, :1], self.text(context))[:, 0]}
+        return {"view": self.logits(self.clean(encoded, context, seen), self.text(context))[:, 0]}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from mltta.text_tower import LabelEncoder
+
+if TYPE_CHECKING:
+    from mltta.maple import PromptedViews
 
 BETAS, EPS = (0.9, 0.999), 1e-8
 
@@ -38,12 +41,13 @@ def adamw(
 
 def tune_context(
     text: LabelEncoder,
-    loss: Callable[[Tensor], Tensor],
+    loss: Callable[..., Tensor],
     images: int,
     *,
     lr: float,
     weight_decay: float = 0.01,
     steps: int = 1,
+    views: PromptedViews | None = None,
 ) -> Tensor:
     """Contexts (B, M, W) after ``steps`` of AdamW on a loss of the labels' features.
 
@@ -52,18 +56,24 @@ def tune_context(
 
     Args:
         text: the label encoder.
-        loss: maps label features (B, C, D) to one loss per image (B,).
+        loss: maps label features (B, C, D) to one loss per image (B,); with views, label and view features (B, N, D).
         images: B.
+        views: what the loss is of besides the labels, where the image tower reads the context too (MaPLe).
     """
     features, pull_back = text.initial()
     features = features.expand(images, -1, -1)
-    context = text.context.expand(images, -1, -1)
+    context = text.context.expand(images, *text.context.shape)
     moments: Moments | None = None
     for step in range(steps):
         if step:
             features, pull_back = text.linearize(context)
-        leaf = features.detach().requires_grad_()
+        leaves = [features.detach().requires_grad_()]
+        if views is not None:
+            leaves.append((views(context) if step else views.features).detach().requires_grad_())
         with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(loss(leaf).sum(), leaf)
-        context, moments = adamw(context, pull_back(gradient), lr, weight_decay, moments)
+            to_text, *to_views = torch.autograd.grad(loss(*leaves).sum(), leaves)
+        gradient = pull_back(to_text)
+        if views is not None:
+            gradient = gradient + views.pull_back(context, to_views[0])
+        context, moments = adamw(context, gradient, lr, weight_decay, moments)
     return context

@@ -1,0 +1,80 @@
+"""Read tensors from a file without running code in it."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mltta.errors import WeightsError
+
+#: what training loops pickle beside the weights; it is read as a husk, and nothing of it ever runs
+_LEFTOVERS = ("torch.optim.", "collections.defaultdict", "builtins.dict", "numpy.")
+
+
+class _Husk:
+    """Stands where a training loop's own object was; it holds what was stored and does nothing."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+
+def _plain_dict(*_: Any) -> dict[Any, Any]:
+    return {}
+
+
+def read_file(path: Path, allow_torchscript: bool = False) -> tuple[Any, bool]:
+    """What a file of tensors holds, and whether it is a TorchScript archive."""
+    if not path.is_file():
+        raise WeightsError(f"no weights file at {path}")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            return load_file(path), False
+        if _is_torchscript(path):
+            if not allow_torchscript:
+                raise WeightsError(
+                    f"{path} is a TorchScript archive (OpenAI's original format), a program and not only tensors. "
+                    "If you trust where it comes from, pass --allow-torchscript."
+                )
+            return torch.jit.load(path, map_location="cpu").state_dict(), True  # type: ignore[no-untyped-call]
+        with _husks(path):
+            return torch.load(path, map_location="cpu", weights_only=True), False
+    except WeightsError:
+        raise
+    except pickle.UnpicklingError as error:
+        raise WeightsError(
+            f"{path} was refused: it is no weights file, is damaged, or holds more than tensors and could run code"
+        ) from error
+    except Exception as error:
+        raise WeightsError(f"{path} is not a weights file that can be read ({reason(error)})") from error
+
+
+def reason(error: Exception) -> str:
+    """The last line of an error, or its kind when it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+
+
+def _husks(path: Path) -> AbstractContextManager[Any]:
+    """Lets a checkpoint's optimizer and scheduler be read, each as a husk; all other classes stay refused."""
+    if not zipfile.is_zipfile(path) or not hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):
+        return nullcontext()  # the oldest format, or an old torch: nothing but tensors is read
+    named = torch.serialization.get_unsafe_globals_in_checkpoint(path)  # lists them, runs nothing
+    known = [name for name in named if name.startswith(_LEFTOVERS)]
+    dicts = ("collections.defaultdict", "builtins.dict")
+    return torch.serialization.safe_globals([(_plain_dict if n in dicts else _Husk, n) for n in known])
+
+
+def _is_torchscript(path: Path) -> bool:
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(
+            entry.split("/", 1)[-1] in ("constants.pkl", "version.pkl") or "/code/" in entry
+            for entry in archive.namelist()
+        )
