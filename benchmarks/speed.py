@@ -90,7 +90,8 @@ def random_captions(backbone: Backbone, labels: int, count: int) -> LabelledCapt
     """Unit vectors and label sets of one to four labels."""
     dim = backbone.encode_texts(["a"]).shape[1]
     rng = np.random.default_rng(0)
-    mentions = [rng.choice(labels, min(labels, 1 + i % 4), replace=False).tolist() for i in range(count)]
+    drawn = rng.integers(labels, size=(count, 4)).tolist()
+    mentions = [own[: 1 + i % 4] for i, own in enumerate(drawn)]
     return LabelledCaptions(
         F.normalize(torch.randn(count, dim), dim=-1).to(backbone.device), mentions, labels
     )

@@ -14,6 +14,7 @@ from mltta.encode import Encoded
 from mltta.errors import ConfigError
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import Rule, ViewConfig
+from mltta.methods.retrieval import WeakLabels, combined_labels
 from mltta.methods.tuning import tune_context
 from mltta.objectives import bound_entropy, entropy, label_set_bce, select_confident
 
@@ -46,6 +47,8 @@ class MLTTAConfig(ViewConfig):
     select_on: Literal["bound", "raw"] = "bound"
     #: every view's own captions, repeats counted (paper), or the distinct ones (released)
     caption_pool: Literal["paired", "unique"] = "paired"
+    #: a view's weak label set: its nearest caption's (paper), or what several captions name together
+    weak_labels: WeakLabels = "nearest"
     #: k is the size of a caption's label set (paper) or of its list of mentions (released)
     label_count: Literal["set", "list"] = "set"
     #: s_v + s_c (paper), or both scaled by their extremes over the whole dataset and averaged (released)
@@ -94,7 +97,8 @@ class MLTTA(Method):
         contexts = []
         for branch, lr in (("view", c.lr_view), ("caption", c.lr_caption)):
             if branch in self.prompts:
-                loss = self.loss(*self.rows(branch, views, found))
+                weak = self.weak_labels(views, found) if branch == "view" else None
+                loss = self.loss(*self.rows(branch, views, found), weak)
                 contexts.append(
                     tune_context(
                         self.text,
@@ -123,18 +127,36 @@ class MLTTA(Method):
         first = _first_of_each(caption) if self.config.caption_pool == "unique" else None
         return self.captions.embeddings[caption], caption, first
 
-    def loss(self, rows: Tensor, caption: Tensor, valid: Tensor | None) -> Callable[..., Tensor]:
-        """The objective per image (B,) as a function of the labels' features (B, C, D)."""
+    def weak_labels(self, views: Tensor, found: Tensor) -> Tensor | None:
+        """Label sets (B, N, C) of views that several captions decide; None leaves it to the nearest one."""
+        how = self.config.weak_labels
+        if how == "nearest":
+            return None
+        return combined_labels(self.captions, views, found, how, self.logit_scale)
+
+    def loss(
+        self, rows: Tensor, caption: Tensor, valid: Tensor | None, labels: Tensor | None = None
+    ) -> Callable[..., Tensor]:
+        """The objective per image (B,) as a function of the labels' features (B, C, D).
+
+        Rows (B, R, D) have the labels of their captions (B, R), unless others (B, R, C) are given.
+        """
         c = self.config
-        k = self.captions.k(caption, c.label_count) if c.bind else None
+        k = self.captions.k(caption, c.label_count) if labels is None else labels.sum(dim=-1)
 
         def loss(text: Tensor, rows: Tensor = rows) -> Tensor:
             logits = self.logits(rows, text)
             if c.objective == "bce":
                 chosen = select_confident(entropy(logits), c.select_ratio, valid)
-                return label_set_bce(logits, self.captions.multi_hot(caption), chosen)
+                targets = self.captions.multi_hot(caption) if labels is None else labels
+                return label_set_bce(logits, targets, chosen)
             return bound_entropy(
-                logits, k, ratio=c.select_ratio, reduction=c.objective, select_on=c.select_on, valid=valid
+                logits,
+                k if c.bind else None,
+                ratio=c.select_ratio,
+                reduction=c.objective,
+                select_on=c.select_on,
+                valid=valid,
             )
 
         return loss
