@@ -25,6 +25,7 @@ from mltta.data import Dataset, load_dataset
 from mltta.encode import Encoded
 from mltta.evaluation.cache import FeatureCache
 from mltta.evaluation.stream import feature_stream
+from mltta.methods.retrieval import weak_label_counts
 from mltta.metrics import mean_average_precision, set_metrics
 from mltta.presence import Presence
 from mltta.views import ViewSpec
@@ -64,6 +65,13 @@ def score(backbone: Backbone, dataset: Dataset, features: Tensor, method: str) -
     return torch.cat([ready.probabilities(part) for part in branches])
 
 
+def single_share(backbone: Backbone, labels: LabelSet, features: Tensor) -> float:
+    """The share of views whose nearest caption names a single label: those that binding leaves alone."""
+    captions = label_captions(labels, backbone, default_captions(backbone)).named()
+    counts = torch.cat([weak_label_counts(captions, part) for part in features.split(32)])
+    return float((counts == 1).float().mean())
+
+
 def votes_of(backbone: Backbone, labels: LabelSet, features: Tensor, rule: Presence) -> Tensor:
     captions = label_captions(labels, backbone, default_captions(backbone))
     return torch.cat([rule.votes(part, captions, backbone.logit_scale) for part in features.split(32)])
@@ -91,6 +99,8 @@ def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, 
         print(f"| {name} | " + " | ".join(f"{v:.3f}" for v in values) + " |")
     ranks = [mean_average_precision(values, truth) for values in (probability, evidence)]
     print(f"\nmAP over all images: softmax {ranks[0]:.2f}, evidence {ranks[1]:.2f}")
+    alone = single_share(backbone, dataset.labels, features)
+    print(f"views whose nearest caption names one label: {alone:.1%}")
     ours = set_metrics(rules["mltta tag"][judge], truth[judge])
     recall = np.where(ours.positives > 0, ours.per_class_recall, np.nan)
     f1 = np.where(ours.positives + ours.predicted > 0, ours.per_class_f1, np.nan)
