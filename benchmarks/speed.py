@@ -118,7 +118,7 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
     backbone, method = scene.backbone, scene.method()
     device = backbone.device
     if compile:
-        backbone.compile(batch * scene.spec.count)
+        backbone.image_tower.compile(batch * scene.spec.count)
     method.text.jacobian = device.type == "cuda"  # as in a run of thousands of images
     first = scene.images[:batch]
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from mltta import load_backbone
 from mltta.backbone import Backbone
 from mltta.captions.base import LabelledCaptions
+from mltta.label_encoder import LabelEncoder
 from mltta.labels import LabelSet
-from mltta.text_tower import LabelEncoder
 
 GOLDEN = Path(__file__).parent / "golden"
 SCALE = {"sharp": 4.605170249938965, "soft": 3.2188758850097656}

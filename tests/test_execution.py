@@ -39,7 +39,7 @@ def test_choices_are_logged_for_those_who_ask(mini, caplog: pytest.LogCaptureFix
 
 def test_a_cpu_compiles_only_when_told(mini) -> None:
     Execution().prepare(mini, COMPILED_IMAGES)
-    assert mini._compiled is None
+    assert mini.image_tower.compiled_for == 0
 
 
 def test_where_compiling_fails_the_tower_goes_on(

@@ -11,8 +11,9 @@ from mltta import LabelSet, load_backbone
 from mltta import text_tower as text_tower_module
 from mltta.backbone import Backbone
 from mltta.errors import ConfigError, LabelError
+from mltta.label_encoder import LabelEncoder
 from mltta.prompts import build_prompts, random_context
-from mltta.text_tower import LabelEncoder, TextTower
+from mltta.text_tower import TextTower
 from tests import golden_data as golden
 
 

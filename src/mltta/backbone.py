@@ -15,9 +15,10 @@ from torch import Tensor
 
 from mltta import weights as weights_
 from mltta.allocation import keep_freed_memory
-from mltta.cuda_graph import CudaGraph
 from mltta.device_views import DeviceViews
 from mltta.errors import ConfigError
+from mltta.image_tower import ImageTower
+from mltta.label_encoder import LabelEncoder
 from mltta.labels import LabelSet
 from mltta.learned_prompts import AnyPrompts
 from mltta.patch_product import speed_up_patches
@@ -31,8 +32,7 @@ from mltta.prompts import (
     list_templates,
     load_descriptions,
 )
-from mltta.text_tower import LabelEncoder, TextTower
-from mltta.threads import side_by_side
+from mltta.text_tower import TextTower
 from mltta.views import Preprocess, ViewSpec
 
 if TYPE_CHECKING:
@@ -40,11 +40,6 @@ if TYPE_CHECKING:
     from mltta.maple import PromptedViews
 
 log = logging.getLogger("mltta")
-# Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it,
-# if each may take so much of the memory that is free.
-CPU_CHUNK, GPU_CHUNK, VIEW_BYTES = 8, 2048, 16 * 2**20
-# Up to so many views, about those of one image, a pass on a GPU is replayed from a CUDA graph.
-GRAPHED_VIEWS = 128
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -74,11 +69,7 @@ class Backbone:
         self.model.visual.to(image_dtype, memory_format=torch.channels_last)
         if device.type == "cuda":
             speed_up_patches(self.model.visual)
-        #: views that go through the image tower at once
-        self.chunk = CPU_CHUNK if device.type == "cpu" else _views_that_fit(device)
-        self._graphs: dict[int, CudaGraph | None] = {}
-        self._compiled: Any = None
-        self._compiled_for = 0
+        self.image_tower = self._image_tower()
 
     @property
     def context_length(self) -> int:
@@ -130,80 +121,12 @@ class Backbone:
         )
         return f"{name}, TF32 convolutions" if tf32 else name
 
-    @torch.no_grad()
+    def _image_tower(self) -> ImageTower:
+        return ImageTower(self.model.encode_image, self.device, self.image_dtype, self.preprocess.size)
+
     def encode_images(self, pixels: Tensor) -> Tensor:
-        """Unit float32 features (N, D) of normalised images (N, 3, S, S).
-
-        A GPU that runs out of memory is given half as many at a time, from then on.
-        """
-        if self.device.type == "cpu" and len(pixels) >= CPU_CHUNK * torch.get_num_threads():
-            parts = [part.to(self.image_dtype) for part in torch.split(pixels.to(self.device), CPU_CHUNK)]
-            return F.normalize(torch.cat(list(side_by_side().map(self._alone, parts))).float(), dim=-1)
-        start, features = 0, []
-        while start < len(pixels):
-            part = pixels[start : start + self.chunk].to(self.device, self.image_dtype)
-            try:
-                features.append(self._tower_features(part.contiguous(memory_format=torch.channels_last)))
-            except torch.cuda.OutOfMemoryError:
-                if self.chunk == 1:
-                    raise
-                torch.cuda.empty_cache()
-                self.chunk = max(1, min(self.chunk, len(part)) // 2)
-                log.warning("out of GPU memory: %d views at a time from here on", self.chunk)
-                continue
-            start += len(part)
-        return F.normalize(torch.cat(features).float(), dim=-1)
-
-    @torch.no_grad()  # each thread has to be told
-    def _alone(self, views: Tensor) -> Tensor:
-        return self._tower_features(views.contiguous(memory_format=torch.channels_last))
-
-    def _tower_features(self, views: Tensor) -> Tensor:
-        size = self._compiled_for
-        if views.is_cuda and len(views) <= GRAPHED_VIEWS:
-            return self._small_batch(views)
-        if 2 * len(views) <= size or self._compiled is None:
-            return self._image_tower(views)
-        # a compiled tower knows one size; what is missing is filled up and dropped
-        filled = (
-            views
-            if len(views) == size
-            else torch.cat([views, views[:1].expand(size - len(views), -1, -1, -1)])
-        )
-        features: Tensor = self._compiled(filled.contiguous(memory_format=torch.channels_last))
-        return features[: len(views)]
-
-    def _small_batch(self, views: Tensor) -> Tensor:
-        """Few views take less time to compute than to launch: recorded the second time, replayed from then on."""
-        n = len(views)
-        if n not in self._graphs:
-            self._graphs[n] = None
-            return self._image_tower(views)
-        graph = self._graphs[n] or CudaGraph(self._image_tower, views)
-        self._graphs[n] = graph
-        return graph(views)
-
-    def compile(self, views: int | None = None) -> None:
-        """Compile the image tower for so many views at a time: half a minute, which long runs on a GPU win back.
-
-        Where that fails, as without a C compiler, the tower goes on as it is.
-        """
-        size = min(views or self.chunk, self.chunk)
-        if size == self._compiled_for:
-            return
-        compiled: Any = torch.compile(self._image_tower)
-        side = self.preprocess.size
-        example = torch.zeros(size, 3, side, side, dtype=self.image_dtype, device=self.device)
-        try:
-            with torch.no_grad():
-                compiled(example.contiguous(memory_format=torch.channels_last))
-        except Exception as error:  # compilers fail in many ways
-            log.warning("the image tower could not be compiled and runs as it is: %s", type(error).__name__)
-            return
-        self._compiled, self._compiled_for, self.chunk = compiled, size, size
-
-    def _image_tower(self, views: Tensor) -> Tensor:
-        return self.model.encode_image(views)  # type: ignore[no-any-return]
+        """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
+        return self.image_tower(pixels)
 
     @torch.no_grad()
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:
@@ -346,14 +269,8 @@ def load_backbone(
         torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{torch.get_num_threads()} threads"
     )
     log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
-    log.debug("%d views at a time through the image tower", backbone.chunk)
+    log.debug("%d views at a time through the image tower", backbone.image_tower.chunk)
     return backbone if prompts is None else backbone.prompted(prompts)
-
-
-def _views_that_fit(device: torch.device) -> int:
-    """How many views a GPU takes at once: a power of two, by the memory that is free."""
-    room = torch.cuda.mem_get_info(device)[0] // VIEW_BYTES
-    return int(min(GPU_CHUNK, max(64, 2 ** (room.bit_length() - 1))))
 
 
 def pick_device(device: str | torch.device) -> torch.device:

@@ -37,7 +37,7 @@ class Execution:
         pays = backbone.device.type == "cuda" and images >= COMPILED_IMAGES
         if pays if self.compile is None else self.compile:
             log.debug("compiling the image tower for %d images", images)
-            backbone.compile()
+            backbone.image_tower.compile()
 
     def apply(self, method: Method) -> None:
         """Tell a method whether to keep the Jacobian of its label features."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 if TYPE_CHECKING:
-    from mltta.text_tower import LabelEncoder
+    from mltta.label_encoder import LabelEncoder
 
 # It pays from so many images on, as working it out costs as much as adapting about that many.
 IMAGES = 512

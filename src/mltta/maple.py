@@ -16,6 +16,7 @@ from torch import Tensor
 from mltta.backbone import Backbone
 from mltta.encode import Encoded
 from mltta.errors import ConfigError
+from mltta.image_tower import ImageTower
 from mltta.labels import LabelSet
 from mltta.learned_prompts import AnyPrompts, CoOp, MaPLe, load_prompts
 from mltta.prompts import Prompts, build_prompts, split_template
@@ -44,7 +45,6 @@ class MaPLeBackbone(Backbone):
         for own in ("text_fingerprint", "image_fingerprint"):
             self.__dict__.pop(own, None)
         self._base = base
-        self._graphs, self._compiled, self._compiled_for = {}, None, 0
         self.prompts = prompts
         self.name = f"{base.name} with MaPLe prompts {prompts.digest[:8]}"
         self._check(base)
@@ -58,6 +58,7 @@ class MaPLeBackbone(Backbone):
             F.linear(text, held[f"{layers}.{i}.weight"], held[f"{layers}.{i}.bias"])  # (M, W')
             for i, text in enumerate(self.tower.deep)
         ]
+        self.image_tower = self._image_tower()
 
     def _check(self, base: Backbone) -> None:
         """Refuse a model that these prompts cannot be put into."""
@@ -107,8 +108,11 @@ class MaPLeBackbone(Backbone):
             n_context=tokens,
         )
 
-    def _image_tower(self, views: Tensor) -> Tensor:
-        return self.image_features(views, self.context.expand(len(views), -1, -1))
+    def _image_tower(self) -> ImageTower:
+        def forward(views: Tensor) -> Tensor:
+            return self.image_features(views, self.context.expand(len(views), -1, -1))
+
+        return ImageTower(forward, self.device, self.image_dtype, self.preprocess.size)
 
     def image_features(self, pixels: Tensor, contexts: Tensor) -> Tensor:
         """Features (N, D), not of unit length, of images (N, 3, S, S) under contexts (N, M, W); differentiable."""
@@ -199,7 +203,7 @@ class PromptedViews:
         return total
 
     def _parts(self, image: Tensor, view: Tensor) -> list[tuple[Tensor, Tensor]]:
-        size = min(self._backbone.chunk, KEPT_VIEWS)
+        size = min(self._backbone.image_tower.chunk, KEPT_VIEWS)
         return [(image[i : i + size], view[i : i + size]) for i in range(0, len(image), size)]
 
     def _features(self, contexts: Tensor, image: Tensor, view: Tensor) -> Tensor:

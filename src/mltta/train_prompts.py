@@ -17,11 +17,11 @@ from mltta.data import Dataset
 from mltta.encode import encode, render
 from mltta.errors import ConfigError
 from mltta.images import load_image
+from mltta.label_encoder import LabelEncoder
 from mltta.labels import LabelSet
 from mltta.learned_prompts import CoOp, coop
 from mltta.metrics import mean_average_precision
 from mltta.prompts import random_context
-from mltta.text_tower import LabelEncoder
 from mltta.views import ViewSpec
 
 

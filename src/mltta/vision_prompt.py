@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from open_clip.transformer import ResidualAttentionBlock, VisionTransformer
 from torch import Tensor, nn
 
-from mltta.backbone import CPU_CHUNK, Backbone
+from mltta.backbone import Backbone
 from mltta.errors import ConfigError
+from mltta.image_tower import CPU_CHUNK
 
 
 class PromptedViT:

@@ -18,11 +18,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 from torch.utils.data import Dataset as TorchDataset
 
-from mltta.backbone import CPU_CHUNK, Backbone
+from mltta.backbone import Backbone
 from mltta.data import Dataset
 from mltta.encode import Decoded, Encoded, Rendered, decode, encode, encode_decoded, render
 from mltta.errors import ImageError
 from mltta.evaluation.cache import NAME_BYTES, FeatureCache
+from mltta.image_tower import CPU_CHUNK
 from mltta.images import image_id, load_image
 from mltta.views import Preprocess, ViewSpec, generated_files, render_views
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from mltta.captions.base import LabelledCaptions
 from mltta.encode import Encoded
 from mltta.errors import ConfigError
+from mltta.label_encoder import LabelEncoder
 from mltta.methods.config import Config
-from mltta.text_tower import LabelEncoder
 from mltta.views import ViewSpec
 
 if TYPE_CHECKING:

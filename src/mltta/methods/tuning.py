@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from mltta.text_tower import LabelEncoder
+from mltta.label_encoder import LabelEncoder
 
 if TYPE_CHECKING:
     from mltta.maple import PromptedViews
