@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.text_tower import compare, encode_text_with_context
 from mltta import LabelSet, load_backbone
-from mltta import text_tower as text_tower_module
+from mltta import label_encoder as label_encoder_module
 from mltta.backbone import Backbone
 from mltta.errors import ConfigError, LabelError
 from mltta.label_encoder import LabelEncoder
@@ -44,9 +44,9 @@ def test_a_vit_b_16_text_tower_with_the_coco_labels_agrees_to_one_in_a_hundred_t
 @pytest.mark.parametrize("budget", [None, 64], ids=["kept graph", "in pieces"])
 @pytest.mark.parametrize("dense", [0, 10_000], ids=["attention in groups", "attention under a mask"])
 def test_features_and_gradients_equal_full_length_encoding(tiny, labels, budget, dense, monkeypatch):
-    monkeypatch.setattr(text_tower_module, "DENSE_TOKENS", dense)
+    monkeypatch.setattr(label_encoder_module, "DENSE_TOKENS", dense)
     if budget is not None:  # a small memory budget cuts the labels into chunks
-        monkeypatch.setattr(text_tower_module, "GRAPH_BYTES", budget * 2 * 20 * 64 * 4)
+        monkeypatch.setattr(label_encoder_module, "GRAPH_BYTES", budget * 2 * 20 * 64 * 4)
     encoder = tiny.encode_labels(LabelSet.of([label.strip() for label in labels]))
     contexts = torch.stack([encoder.context, encoder.context + 0.1, encoder.context.flip(0)])
     features, pull_back = encoder.linearize(contexts)
