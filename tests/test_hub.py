@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -16,8 +17,9 @@ import pytest
 import torch
 
 from mltta import CaptionBase
+from mltta.learned_prompts import coop, load_prompts, save_prompts
 
-COMMIT = "a" * 40
+COMMIT, TOKEN = "a" * 40, "hf_right"
 TEXTS = ["A dog on a sofa.", "Two cats.", "A red bus."]
 
 
@@ -31,12 +33,13 @@ def folder(tmp_path_factory) -> Path:
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves one repository, org/captions; anything else is unknown, and nobody may write."""
+    """Serves one repository, org/captions; anything else is unknown. With the right token org/new may be written."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.folder = folder
         self.asked: list[str] = []
+        self.received: dict[str, bytes] = {}
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -78,8 +81,23 @@ class Answer(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.server.asked.append(f"POST {self.path}")
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.reply(401, b'{"error": "Invalid username or password."}', Content_Type="application/json")
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self.reply(401, b'{"error": "Invalid username or password."}', Content_Type="application/json")
+            return
+        answer: dict[str, object] = {}
+        if self.path == "/api/repos/create":
+            answer = {"url": "https://huggingface.co/org/new", "name": "org/new", "id": "0"}
+        elif "/preupload/" in self.path:
+            files = [file["path"] for file in json.loads(body)["files"]]
+            answer = {"files": [{"path": p, "uploadMode": "regular", "shouldIgnore": False} for p in files]}
+        elif "/commit/" in self.path:
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    value = line["value"]
+                    self.server.received[value["path"]] = base64.b64decode(value["content"])
+            answer = {"commitUrl": f"https://huggingface.co/org/new/commit/{COMMIT}", "commitOid": COMMIT}
+        self.reply(200, json.dumps(answer).encode(), Content_Type="application/json")
 
 
 @pytest.fixture
@@ -105,12 +123,18 @@ print(time.monotonic() - start)
 """
 
 
-def run(folder: Path, hub: Hub, home: Path) -> list[str]:
+def run(folder: Path, hub: Hub, home: Path, script: str = SCRIPT, **extra: str) -> list[str]:
     """Pull what is there, pull what is not and push, in a process of its own: the client reads its address once."""
-    own = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(home), "NO_PROXY": "*"}
+    own = {
+        "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}",
+        "HF_HOME": str(home),
+        "NO_PROXY": "*",
+        **extra,
+    }
     kept = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and "proxy" not in k.lower()}
-    command = [sys.executable, "-c", SCRIPT, str(folder)]
-    done = subprocess.run(command, env=kept | own, capture_output=True, text=True, timeout=60, check=True)
+    command = [sys.executable, "-c", script, str(folder)]
+    done = subprocess.run(command, env=kept | own, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
@@ -133,3 +157,54 @@ def test_a_base_is_fetched_once_nothing_but_data_and_every_failure_is_one_clear_
     assert "org/unknown is not on this machine and the Hugging Face hub cannot be reached" in unknown
     assert sent.endswith("was not sent: the Hugging Face hub cannot be reached. Try again when it can.")
     assert float(seconds) < 10
+
+
+SEND = """
+import sys, torch
+from pathlib import Path
+from mltta.hub import push
+from mltta.learned_prompts import coop, push_prompts
+print(push(sys.argv[1], "org/new"))
+print(push_prompts(coop(torch.ones(4, 8), model="tiny"), "org/new"))
+"""
+
+
+def test_what_is_sent_arrives_whole_and_without_programs(folder, hub, tmp_path):
+    sent = run(folder, hub, tmp_path, SEND, HF_TOKEN=TOKEN)
+    assert [line.partition("/org/")[2] for line in sent] == ["new", "new"]
+    prompts = hub.received.pop("prompts.safetensors")
+    assert hub.received == {
+        name: (folder / name).read_bytes() for name in ("config.json", "embeddings.safetensors", "texts.txt")
+    }
+    (tmp_path / "back.safetensors").write_bytes(prompts)
+    back = load_prompts(tmp_path / "back.safetensors")
+    assert torch.equal(back.context, torch.ones(4, 8))
+    assert back.about == {"model": "tiny"}
+
+
+PULL = """
+import sys
+from mltta.errors import WeightsError
+from mltta.learned_prompts import load_prompts
+try:
+    print(load_prompts("hf-hub:org/captions").title)
+except WeightsError as error:
+    print(error)
+"""
+
+
+def test_prompts_are_read_from_the_hub(tmp_path):
+    own = tmp_path / "repository"
+    own.mkdir()
+    save_prompts(coop(torch.ones(4, 8)), own / "prompts.safetensors")
+    for number, said in (
+        (1, "CoOp"),
+        (2, "hf-hub:org/captions holds 2 safetensors files; a repository of prompts"),
+    ):
+        server = Hub(own)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (line,) = run(own, server, tmp_path / str(number), PULL)
+        assert line.startswith(said)
+        server.shutdown()
+        server.server_close()
+        save_prompts(coop(torch.ones(4, 8)), own / "more.safetensors")

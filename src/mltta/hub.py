@@ -34,10 +34,15 @@ def pull(name: str) -> Path:
         raise HubError(f"{name} could not be had from the Hugging Face hub: {_reason(error)}") from error
 
 
-def push(folder: str | Path, name: str, private: bool = False) -> str:
-    """Send the texts, numbers and descriptions of a folder to ORG/NAME, made if need be, and return its address."""
+def push(folder: str | Path, name: str, private: bool = False, what: str = "") -> str:
+    """Send the texts, numbers and descriptions of a folder to ORG/NAME, made if need be, and return its address.
+
+    Args:
+        what: what an error is to call them, by default the folder.
+    """
     from huggingface_hub import HfApi
 
+    what = what or str(folder)
     cut_off, name, api = False, name.removeprefix(PREFIX), HfApi()
     try:
         with cache_only_if_cut_off() as cut_off:
@@ -51,15 +56,15 @@ def push(folder: str | Path, name: str, private: bool = False) -> str:
     except Exception as error:  # the hub and the network raise almost anything
         if cut_off:
             raise HubError(
-                f"{folder} was not sent: the Hugging Face hub cannot be reached. Try again when it can."
+                f"{what} was not sent: the Hugging Face hub cannot be reached. Try again when it can."
             ) from error
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403) or type(error).__name__ == "LocalTokenNotFoundError":
             raise HubError(
-                f"{folder} was not sent: the hub does not let you write to {name}. Log in with `hf auth login` and a "
+                f"{what} was not sent: the hub does not let you write to {name}. Log in with `hf auth login` and a "
                 "token that may write there."
             ) from error
-        raise HubError(f"{folder} was not sent to {name}: {_reason(error)}") from error
+        raise HubError(f"{what} was not sent to {name}: {_reason(error)}") from error
     return str(url)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
+from mltta import hub
 from mltta.errors import ConfigError, WeightsError
 from mltta.tensor_files import read_file
 
@@ -139,11 +141,12 @@ AnyPrompts: TypeAlias = CoOp | MaPLe
 
 
 def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
-    """Read prompts: a file of ours, a released checkpoint (``model.pth.tar-50``) or a bare tensor of context vectors.
+    """Read prompts: a file of ours, a released checkpoint (``model.pth.tar-50``) or a bare tensor of context vectors;
+    or "hf-hub:ORG/NAME", which holds one such file as safetensors.
 
     Whatever the file, only tensors are read and nothing in it runs.
     """
-    file = Path(path)
+    file = _fetched(os.fspath(path)) if os.fspath(path).startswith(hub.PREFIX) else Path(path)
     about = _about(file)
     found, _ = read_file(file)
     if isinstance(found, Tensor):
@@ -171,6 +174,21 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     if maple and "proj.weight" not in tensors:
         raise WeightsError(f"{file} is no MaPLe checkpoint: {_LEARNER}proj.weight is missing")
     return (MaPLe if maple else CoOp)(tensors, about, str(file))
+
+
+def _fetched(name: str) -> Path:
+    """The one file of prompts of a repository on the hub."""
+    files = sorted(hub.pull(name).glob("*.safetensors"))
+    if len(files) != 1:
+        raise WeightsError(f"{name} holds {len(files)} safetensors files; a repository of prompts holds one")
+    return files[0]
+
+
+def push_prompts(prompts: AnyPrompts, name: str, private: bool = False) -> str:
+    """Send prompts to ORG/NAME on the hub, made if need be, and return its address."""
+    with tempfile.TemporaryDirectory() as folder:
+        save_prompts(prompts, Path(folder) / "prompts.safetensors")
+        return hub.push(folder, name, private, what=prompts.source or "the prompts")
 
 
 def save_prompts(prompts: AnyPrompts, path: str | os.PathLike[str]) -> Path:

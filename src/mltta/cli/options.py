@@ -68,9 +68,10 @@ Template = Annotated[
     ),
 ]
 Prompts = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        metavar="FILE", help="Learned prompts in place of the template's words: ours, CoOp's or MaPLe's."
+        metavar="FILE",
+        help="Learned prompts in place of the template's words: ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.",
     ),
 ]
 DescriptionFile = Annotated[
@@ -132,7 +133,7 @@ def open_backbone(
     device: str,
     quick_gelu: bool | None = None,
     allow_torchscript: bool = False,
-    prompts: Path | None = None,
+    prompts: str | None = None,
     dtype: str | None = None,
 ) -> Backbone:
     """The model that the options name, the embedded one when they name none."""

@@ -1,4 +1,4 @@
-"""`mltta prompts`: train context vectors in place of a template's words, and look at a file of them."""
+"""`mltta prompts`: train context vectors in place of a template's words, look at a file of them, share it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from mltta.labels import LabelSet
     from mltta.train_prompts import Examples
 
-app = typer.Typer(no_args_is_help=True, help="Train learned prompts (CoOp), or look at a file of them.")
+app = typer.Typer(
+    no_args_is_help=True, help="Train learned prompts (CoOp), look at a file of them, or share it."
+)
 
 TRAIN_HELP = """Train context vectors for a label list, on captions or on labelled images.
 
@@ -116,8 +118,29 @@ def from_images(backbone: Backbone, labels: LabelSet, folder: Path, shots: int |
         )
 
 
+@app.command("push")
+def push(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Ours, CoOp's or MaPLe's.")],
+    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Where to on the Hugging Face hub.")],
+    private: Annotated[
+        bool, typer.Option("--private", help="Only you and your organisation see it.")
+    ] = False,
+) -> None:
+    """Share prompts on the Hugging Face hub; log in with `hf auth login` first.
+
+    Everyone then uses them as `--prompts hf-hub:ORG/NAME`. Sent are the tensors and what is known about them.
+    """
+    from mltta import hub
+    from mltta.learned_prompts import load_prompts, push_prompts
+
+    url = push_prompts(load_prompts(file), name, private)
+    typer.echo(f"sent to {url}: --prompts {hub.PREFIX}{name}")
+
+
 @app.command("info")
-def info(file: Annotated[Path, typer.Argument(metavar="FILE", help="Ours, CoOp's or MaPLe's.")]) -> None:
+def info(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.")],
+) -> None:
     """Say what a file of prompts holds."""
     from mltta.learned_prompts import MaPLe, load_prompts
 

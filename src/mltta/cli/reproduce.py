@@ -63,7 +63,7 @@ def reproduce(
         list[str] | None, typer.Option("--model", "-m", help="One or several; mini when none is given.")
     ] = None,
     prompts: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(metavar="FILE", help="Learned prompts for Table 2: CoOp's, MaPLe's, or both."),
     ] = None,
     teacher: Annotated[str, typer.Option(help="Second model for rlcf; self is the model itself.")] = "self",
@@ -175,7 +175,7 @@ def reproduce(
     typer.echo(f"wrote {out / 'report.html'} and each table beside it", err=True)
 
 
-def load_several(files: list[Path]) -> dict[str, AnyPrompts]:
+def load_several(files: list[str]) -> dict[str, AnyPrompts]:
     """Learned prompts by their kind; a table has room for one of each."""
     from mltta.learned_prompts import load_prompts
 
