@@ -42,7 +42,22 @@ def test_build_embeds_the_captions_and_reports_what_was_asked(source, tmp_path):
     made = CaptionBase.load(tmp_path / "base", backbone)
     assert made.texts == TEXTS
     torch.testing.assert_close(made.embeddings, backbone.encode_texts(TEXTS))
-    assert "holds something already" in mltta(*args, check=2).stderr
+    assert "holds config.json already" in mltta(*args, check=2).stderr
+
+
+def test_build_writes_over_no_file_of_the_users(tmp_path):
+    own = tmp_path / "texts.txt"
+    own.write_text("\n".join(TEXTS))
+    said = mltta("captions", "build", own, "--out", tmp_path, *TINY, check=2).stderr
+    assert "holds texts.txt already" in said
+    assert own.read_text().splitlines() == TEXTS
+    assert "is a file: give a folder" in mltta("captions", "build", own, "--out", own, *TINY, check=2).stderr
+
+
+def test_what_is_neither_text_nor_image_is_not_searched_for(base, tmp_path):
+    for query in (tmp_path, "  "):
+        assert "neither a text nor an image" in mltta("captions", "search", query, *TINY, check=2).stderr
+    assert "nothing at" in mltta("captions", "info", tmp_path / "nowhere", check=2).stderr
 
 
 def test_several_models_get_a_folder_each_and_captions_finds_the_one_that_fits(source, tmp_path):

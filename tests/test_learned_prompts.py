@@ -6,6 +6,7 @@ import json
 import pickle
 from collections import OrderedDict
 
+import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
@@ -126,6 +127,13 @@ def test_code_in_a_file_is_refused_and_does_not_run(tmp_path, capsys):
         with pytest.raises(WeightsError, match="refused"):
             load_prompts(tmp_path / name)
     assert "code ran" not in capsys.readouterr().out
+
+
+def test_a_number_of_numpys_beside_the_tensors_does_no_harm(tmp_path):
+    torch.save(
+        {"state_dict": {"ctx": torch.ones(4, 64)}, "val_result": np.float64(0.5)}, tmp_path / "a.pth.tar-9"
+    )
+    assert torch.equal(load_prompts(tmp_path / "a.pth.tar-9").context, torch.ones(4, 64))
 
 
 def test_an_optimizer_in_a_checkpoint_is_read_as_a_husk(tmp_path, monkeypatch):

@@ -279,6 +279,8 @@ def pick_device(device: str | torch.device) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
+        if chosen.type not in ("cpu", "cuda"):
+            raise RuntimeError("another kind")
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError) as error:
         there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]

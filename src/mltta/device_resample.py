@@ -6,8 +6,10 @@ resamples along the other. On a GPU that is three kernels for all boxes together
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +20,11 @@ from torch import Tensor
 
 from mltta.device_draws import Ints
 
+log = logging.getLogger("mltta")
 #: bits behind the point of a weight
 BITS = 22
+# Boxes at once: a GPU's limit on the second side of its grid.
+MOST = 65_535
 _PILLOW_13 = int(PIL.__version__.split(".")[0]) >= 13
 
 
@@ -80,6 +85,7 @@ class Boxes:
         while start < len(self):
             before = ends[start - 1] if start else 0
             end = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
+            end = min(end, start + MOST)
             yield self[start:end]
             start = end
 
@@ -103,7 +109,7 @@ def resample(
         channels_last: a box lies there as (H, W, 3); otherwise as (3, H, W), with kept lines only.
         max_bytes: kept between the passes.
     """
-    on_gpu = source.is_cuda and kernels_work()
+    on_gpu = source.is_cuda and kernels_work(source.device)
     for part in boxes.chunks(max_bytes):
         if on_gpu:
             from mltta.resample_kernels import launch
@@ -113,11 +119,19 @@ def resample(
             resample_plainly(source, part, out, table, cubic=cubic, channels_last=channels_last)
 
 
-def kernels_work() -> bool:
-    """Whether Triton, which torch brings along on Linux, is here."""
+@lru_cache(maxsize=16)
+def kernels_work(device: torch.device) -> bool:
+    """Whether Triton, which torch brings along on Linux, is here and can compile: tried with one pixel."""
     try:
-        import triton  # noqa: F401
-    except ImportError:
+        from mltta.resample_kernels import launch
+
+        pixel = torch.zeros(3, dtype=torch.uint8, device=device)
+        one, axes = np.ones(1, np.int64), np.array([[Axis(0, 1, 1), Axis(0, 1, 1)]])
+        box = Boxes(0 * one, one, axes, np.ones((1, 2), np.int64), 0 * one, 3 * one)
+        table = torch.zeros(3, 256, dtype=torch.uint8, device=device)
+        launch(pixel, box, torch.empty_like(pixel), table, cubic=False, channels_last=True)
+    except Exception as error:  # no Triton, no compiler, a GPU too old: many ways
+        log.warning("views are made on the GPU without kernels, which is slower: %s", type(error).__name__)
         return False
     return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,11 +34,14 @@ def pull(name: str) -> Path:
         raise HubError(f"{name} could not be had from the Hugging Face hub: {_reason(error)}") from error
 
 
-def push(folder: str | Path, name: str, private: bool = False, what: str = "") -> str:
-    """Send the texts, numbers and descriptions of a folder to ORG/NAME, made if need be, and return its address.
+def push(
+    folder: str | Path, name: str, private: bool = False, what: str = "", files: Sequence[str] = ()
+) -> str:
+    """Send files of a folder to ORG/NAME, made if need be, and return its address.
 
     Args:
         what: what an error is to call them, by default the folder.
+        files: which, by their paths in the folder; by default all texts, numbers and descriptions.
     """
     from huggingface_hub import HfApi
 
@@ -50,7 +53,7 @@ def push(folder: str | Path, name: str, private: bool = False, what: str = "") -
             api.upload_folder(
                 repo_id=name,
                 folder_path=folder,
-                allow_patterns=PATTERNS,
+                allow_patterns=list(files) or PATTERNS,
                 commit_message="Upload with mltta",
             )
     except Exception as error:  # the hub and the network raise almost anything

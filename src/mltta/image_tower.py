@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.cuda_graph import CudaGraph
-from mltta.threads import side_by_side
+from mltta.threads import beside_others, side_by_side
 
 log = logging.getLogger("mltta")
 # Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it,
@@ -43,7 +43,8 @@ class ImageTower:
     @torch.no_grad()
     def __call__(self, views: Tensor) -> Tensor:
         """Unit float32 features (N, D). A GPU that runs out of memory is given half as many, from then on."""
-        if self._device.type == "cpu" and len(views) >= CPU_CHUNK * torch.get_num_threads():
+        divided = len(views) >= CPU_CHUNK * torch.get_num_threads() and not beside_others()
+        if self._device.type == "cpu" and divided:
             parts = torch.split(views.to(self._device), CPU_CHUNK)
             return F.normalize(torch.cat(list(side_by_side().map(self._pass, parts))).float(), dim=-1)
         start, features = 0, []

@@ -92,7 +92,6 @@ class LabelEncoder:
                 f"({prompts.length}, {tower.width})"
             )
         self.context = context.detach().to(device, torch.float32)
-        self.jacobian = None if self.context.ndim == 2 else False  # for one that all share
         self._chunks = self._pack() if tower.causal else []
 
     def __len__(self) -> int:
@@ -114,9 +113,9 @@ class LabelEncoder:
     def _pull_initial(self, gradients: Tensor) -> Tensor:
         assert self._initial is not None
         self._pulled += gradients.shape[0]
-        if self._jacobian is None and (
-            jacobian_pays(self, self._pulled) if self.jacobian is None else self.jacobian
-        ):
+        shared = self.context.ndim == 2  # by all labels
+        keep = jacobian_pays(self, self._pulled) if self.jacobian is None else self.jacobian
+        if self._jacobian is None and shared and keep:
             self._jacobian = label_jacobian(self)
             log.debug("first-step gradients come from a kept Jacobian, %.1f GB", self._jacobian.nbytes / 1e9)
         if self._jacobian is None:
@@ -142,6 +141,7 @@ class LabelEncoder:
     def _all_chunks(self, contexts: Tensor) -> Tensor:
         return self._scatter([self._encode(contexts, chunk) for chunk in self._chunks])
 
+    @torch.enable_grad()  # whatever the caller is doing
     def linearize(self, contexts: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Features at contexts (B, M, W), and the pull-back of feature gradients (G, C, D) to (G, M, W).
 
@@ -165,11 +165,12 @@ class LabelEncoder:
 
             return self._scatter(parts).detach(), pull
 
+        @torch.enable_grad()
         def pull_again(gradients: Tensor) -> Tensor:
             total = torch.zeros((gradients.shape[0], *leaf.shape[1:]), device=leaf.device)
             for chunk, own in zip(self._chunks, owners, strict=True):
-                total += _pull(self._encode(leaf, chunk), leaf, gradients[:, own], retain=False)
-            return total
+                total = total + _pull(self._encode(leaf, chunk), leaf, gradients[:, own], retain=False)
+            return total.detach()
 
         return self(contexts), pull_again
 

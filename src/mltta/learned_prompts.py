@@ -193,7 +193,7 @@ def push_prompts(prompts: AnyPrompts, name: str, private: bool = False) -> str:
 
 def save_prompts(prompts: AnyPrompts, path: str | os.PathLike[str]) -> Path:
     """Write one safetensors file; what is known about the prompts is JSON in its header."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     file = Path(path)
     if file.suffix != ".safetensors":
@@ -201,7 +201,9 @@ def save_prompts(prompts: AnyPrompts, path: str | os.PathLike[str]) -> Path:
     said = json.dumps({"format": FORMAT, "kind": prompts.kind, **prompts.about})
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        save_file({k: v.contiguous() for k, v in prompts.tensors.items()}, file, {"mltta": said})
+        part = file.with_name(f"{file.name}.{os.getpid()}")
+        part.write_bytes(save({k: v.contiguous() for k, v in prompts.tensors.items()}, {"mltta": said}))
+        part.replace(file)
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
     return file

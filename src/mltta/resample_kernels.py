@@ -39,10 +39,10 @@ def launch(
         _weigh[(count, 2, triton.cdiv(side, 128))](
             lines, low, weights, side, _LINE, BITS, taps, cubic, 128, enable_fp_fusion=False
         )
-        _first_pass[(count, rows)](
+        _first_pass[(rows, count)](
             source, lines, low, weights, between, side, taps, cubic, _LINE, BITS, _AT_ONCE
         )
-        _second_pass[(count, int(boxes.kept[:, 1].max()))](
+        _second_pass[(int(boxes.kept[:, 1].max()), count)](
             between, lines, low, weights, table, out, side, taps, cubic, channels_last, _LINE, BITS, _AT_ONCE
         )
 
@@ -121,7 +121,7 @@ def _first_pass(
     AT_ONCE: tl.constexpr,
 ):
     """One line of what lies between the passes: along x of a line of the image, or along y over many."""
-    box, row = tl.program_id(0), tl.program_id(1)
+    row, box = tl.program_id(0), tl.program_id(1)
     line = lines + box * LINE
     along_y = tl.load(line + 14) > 0
     x_start, x_length, x_kept = tl.load(line + 2), tl.load(line + 3), tl.load(line + 7)
@@ -170,7 +170,7 @@ def _second_pass(
     AT_ONCE: tl.constexpr,
 ):
     """One line of a resampled box, written as the table has its levels."""
-    box, row = tl.program_id(0), tl.program_id(1)
+    row, box = tl.program_id(0), tl.program_id(1)
     line = lines + box * LINE
     along_y = tl.load(line + 14) > 0  # the first pass; this one goes along x then
     x_length, x_kept = tl.load(line + 3), tl.load(line + 7)

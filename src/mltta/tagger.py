@@ -206,7 +206,18 @@ class Tagger:
 
     def _evidence(self, images: Sequence[_Prepared]) -> tuple[Tensor, Tensor]:
         """Evidence (B, C) for each label of some images, and which labels they show."""
-        encoded = self._encode(images)
+        try:
+            with torch.inference_mode(False):  # methods take gradients, whatever the caller is doing
+                return self._judge(self._encode(images))
+        except torch.cuda.OutOfMemoryError:
+            if len(images) == 1 or self.method.online:  # that would learn from some images twice
+                raise
+        torch.cuda.empty_cache()
+        log.warning("out of GPU memory with %d images: going on with half as many", len(images))
+        parts = [self._evidence(part) for part in (images[: len(images) // 2], images[len(images) // 2 :])]
+        return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+    def _judge(self, encoded: Encoded) -> tuple[Tensor, Tensor]:
         branches = self._branches(encoded)
         probability = self.method.probabilities(branches)
         views = encoded.features(self.method.needs[0])

@@ -22,6 +22,9 @@ class _Husk:
     def __init__(self, *_: Any) -> None:
         pass
 
+    def __setstate__(self, state: Any) -> None:
+        pass
+
 
 def _plain_dict(*_: Any) -> dict[Any, Any]:
     return {}

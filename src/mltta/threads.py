@@ -12,12 +12,24 @@ from functools import lru_cache
 
 import torch
 
+_here = threading.local()
+
+
+def beside_others() -> bool:
+    """Whether this is one of those threads; work given to them from there would wait for itself."""
+    return getattr(_here, "beside", False)
+
+
+def _begin() -> None:
+    _here.beside = True
+    torch.set_num_threads(1)
+
 
 @lru_cache(maxsize=1)
 def side_by_side() -> ThreadPoolExecutor:
     """As many threads as torch would use, each of which lets torch use itself only; started once."""
     n = torch.get_num_threads()
-    pool = ThreadPoolExecutor(n, "mltta", initializer=torch.set_num_threads, initargs=(1,))
+    pool = ThreadPoolExecutor(n, "mltta", initializer=_begin)
     started = threading.Barrier(n + 1)
     for _ in range(n):
         pool.submit(started.wait)

@@ -68,7 +68,7 @@ class Training:
         for name, least in (("tokens", 1), ("epochs", 1), ("batch", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} = {getattr(self, name)}: give at least {least}")
-        if self.lr <= 0 or (self.noise or 0) < 0 or not 0 <= self.held_out < 1:
+        if not 0 < self.lr < float("inf") or not (self.noise or 0) >= 0 or not 0 <= self.held_out < 1:
             raise ConfigError("give lr above 0, noise of 0 or more and held_out from 0 to below 1")
 
 
@@ -79,6 +79,7 @@ class Trained:
     prompts: CoOp
     before: float | None
     after: float | None
+    held_out: int
 
 
 def caption_examples(backbone: Backbone, labels: LabelSet, base: CaptionBase) -> Examples:
@@ -147,7 +148,7 @@ def train_prompts(
         _score(features, held, backbone.logit_scale) for features in (words.features, text(context[None])[0])
     ]
     about["held_out_map"] = {"template": scores[0], "trained": scores[1]}
-    return Trained(coop(context, **about), *scores)
+    return Trained(coop(context, **about), *scores, len(held))
 
 
 def _descend(

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from mltta.captions.engines.composer import ComposerEngine
+from mltta.captions.generate import generate_captions
 from mltta.captions.read import read_texts
 from mltta.errors import CaptionError, MlttaError
+from mltta.labels import LabelSet
 
 WANT = ["A dog.", "Two cats on a sofa.", "Ein Hund über dem Sofa"]
 LINES = "\ufeffA dog.\r\n\r\n  Two cats  on a sofa.\r\nA dog.\r\nEin Hund über dem Sofa\r\n"
@@ -82,6 +85,20 @@ def test_what_is_no_file_is_named(tmp_path: Path) -> None:
         read_texts(tmp_path / "none.txt")
     with pytest.raises(CaptionError, match="is a folder"):
         read_texts(tmp_path)
+
+
+def test_a_generated_file_is_read_packed_too_and_half_characters_are_left_out(tmp_path: Path) -> None:
+    labels = LabelSet.of(["dog", "cat"])
+    kept = generate_captions(labels, ComposerEngine(labels), tmp_path / "a.jsonl", 3).captions
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress((tmp_path / "a.jsonl").read_bytes()))
+    assert read_texts(tmp_path / "a.jsonl") == read_texts(tmp_path / "a.jsonl.gz") == kept
+    (tmp_path / "b.jsonl").write_text('{"caption": "A dog \\ud83d here."}')
+    assert read_texts(tmp_path / "b.jsonl") == ["A dog here."]
+
+
+def test_old_line_ends_are_line_ends(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"A dog.\rA cat.\r\nA bus.\n")
+    assert read_texts(tmp_path / "a.txt") == ["A dog.", "A cat.", "A bus."]
 
 
 def test_a_hugging_face_dataset_by_split_and_column(tmp_path: Path) -> None:

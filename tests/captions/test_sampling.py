@@ -87,7 +87,8 @@ def test_matrix_pairs_and_csv_say_the_same(tmp_path) -> None:
     rows = "\n".join(f"{a.upper()}, {b},{count}" for a, b, count in pairs)
     (tmp_path / "pairs.csv").write_text(f"label,other,count\n{rows}\n")
     (tmp_path / "bare.csv").write_text(rows)
-    for name in ("matrix.json", "pairs.json", "pairs.csv", "bare.csv"):
+    (tmp_path / "powers.csv").write_text("\n".join(f"{a},{b},{count}e0" for a, b, count in pairs))
+    for name in ("matrix.json", "pairs.json", "pairs.csv", "bare.csv", "powers.csv"):
         assert (Cooccurrence.load(tmp_path / name, PETS).counts == COUNTS).all(), name
 
 

@@ -65,6 +65,10 @@ def captions(*added: str) -> CaptionBase:
     return CaptionBase.build([*scene.captions().texts, *added], golden.backbone("vit"))
 
 
+def rounded(base: CaptionBase) -> CaptionBase:
+    return CaptionBase(base.texts, base.embeddings.half().float(), base.fingerprint, base.model)
+
+
 def labels(**changes) -> dict:
     return {"labels": replace(LABELS, **changes)}
 
@@ -75,6 +79,7 @@ CHANGES = {
     "learned prompts": {"backbone": golden.backbone("vit").prompted(coop(torch.zeros(4, 64)))},
     "other learned prompts": {"backbone": golden.backbone("vit").prompted(coop(torch.ones(4, 64)))},
     "captions": {"captions": captions("A dog on a sofa.")},
+    "embeddings of the same captions": {"captions": rounded(captions())},
     "seed": {"seed": 1},
     "a teacher": {"teacher": golden.backbone("rn")},
     "temperature": {"backbone": sharper()},

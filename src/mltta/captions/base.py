@@ -7,6 +7,7 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mltta")
 FORMAT = "mltta-captions-1"
+#: what a base is on disk
+FILES = ("config.json", "texts.txt", "embeddings.safetensors")
 #: sentences composed for a label that no caption mentions, fewer when there are thousands of labels
 PER_LABEL, COMPOSED_AT_MOST = 16, 8192
 
@@ -212,6 +215,13 @@ class CaptionBase:
         similarity, rows = Search(base)(feature[None], n)
         return [(s, self.texts[i]) for s, i in zip(similarity[0].tolist(), rows[0].tolist(), strict=True)]
 
+    @cached_property
+    def digest(self) -> str:
+        """Names what retrieval depends on: the texts and their embeddings."""
+        digest = hashlib.blake2b("\n".join(self.texts).encode(), digest_size=8)
+        digest.update(self.embeddings.contiguous().view(torch.uint8).numpy())
+        return digest.hexdigest()
+
     def check_backbone(self, backbone: Backbone) -> None:
         """Refuse embeddings that another text tower made: similarities to them would mean nothing."""
         if self.fingerprint != backbone.text_fingerprint:
@@ -234,11 +244,14 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     """
     if backbone.name == "mini":
         return CaptionBase.load(MINI / "captions", backbone)
-    kept = cache_folder() / "captions" / backbone.text_fingerprint
+    shipped = MINI / "captions" / "texts.txt"
+    kept = (
+        cache_folder() / "captions" / f"{backbone.text_fingerprint}-{_digest(shipped.read_text('utf-8'))[:8]}"
+    )
     try:
         return CaptionBase.load(kept, backbone)
     except CaptionError:
-        texts = read_texts(MINI / "captions" / "texts.txt")
+        texts = read_texts(shipped)
         log.info("embedding %d captions for %s, once", len(texts), backbone.name)
         base = CaptionBase.build(texts, backbone)
     try:

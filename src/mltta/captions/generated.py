@@ -5,6 +5,7 @@ A line counts once it is whole: whatever a kill cuts off, the answers before it 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -43,13 +44,14 @@ class AnswerFile:
         self.entries: dict[int, Entry] = {}
         try:
             if self.path.exists() and self.path.stat().st_size:
-                header, self.entries, whole = _read(self.path)
+                with self.path.open("rb") as file:
+                    header, self.entries, whole = _read(file, self.path)
                 self._check(header)
                 os.truncate(self.path, whole)
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._replace([])
-            self._file = self.path.open("ab", buffering=0)
+            self._file = self.path.open("ab")
         except OSError as error:
             raise self._unwritable(error) from error
 
@@ -57,12 +59,14 @@ class AnswerFile:
         """Append an answer; when this returns, a kill of the process cannot lose it."""
         try:
             self._file.write(_line(_record(entry)))
+            self._file.flush()
         except OSError as error:
             raise self._unwritable(error) from error
         self.entries[entry.n] = entry
 
     def close(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # said when it was written
+            self._file.close()
 
     def finish(self) -> None:
         """Put the answers in order and mark the repeated ones, so that the same run always ends in the same file."""
@@ -114,30 +118,26 @@ def is_generated(content: str) -> bool:
     return content.startswith(f'{{"format": "{FORMAT}"')
 
 
-def read_kept(path: str | Path) -> list[str]:
-    """The captions that a run kept, finished or not."""
-    try:
-        entries = _read(Path(path))[1]
-    except OSError as error:
-        raise CaptionError(f"{path} cannot be read: {error.strerror}") from error
+def read_kept(content: str, path: str | Path) -> list[str]:
+    """The captions that a run kept, finished or not, out of what its file holds."""
+    entries = _read(content.encode(errors="surrogatepass").splitlines(keepends=True), Path(path))[1]
     return [entry.caption for entry in resolved(entries.values()) if entry.kept]
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[int, Entry], int]:
+def _read(lines: Iterable[bytes], path: Path) -> tuple[dict[str, Any], dict[int, Entry], int]:
     """First line, answers, and bytes up to where a kill cut off the last one."""
     header: dict[str, Any] | None = None
     entries: dict[int, Entry] = {}
     whole = 0
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if header is None:
-                header = _parsed_header(line, path)
-            elif line.endswith(b"\n"):
-                entry = _parsed(line, number, path)
-                entries.setdefault(entry.n, entry)
-            else:
-                break
-            whole += len(line)
+    for number, line in enumerate(lines, start=1):
+        if header is None:
+            header = _parsed_header(line, path)
+        elif line.endswith(b"\n"):
+            entry = _parsed(line, number, path)
+            entries.setdefault(entry.n, entry)
+        else:
+            break
+        whole += len(line)
     if header is None:
         raise CaptionError(f"{path} is empty, so it holds no generated captions")
     return header, entries, whole

@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from mltta.errors import CaptionError
 log = logging.getLogger("mltta")
 #: where a caption is looked for unless a field is named
 FIELDS = ("caption", "text")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def read_texts(source: str | os.PathLike[str], field: str | None = None) -> list[str]:
@@ -30,7 +32,8 @@ def read_texts(source: str | os.PathLike[str], field: str | None = None) -> list
         field: the field or column that holds the captions; otherwise "caption" or "text".
     """
     name = os.fspath(source)
-    found = [" ".join(text.split()) for text in _texts(name, field)]
+    # half a surrogate pair is no text, and could not be written
+    found = [" ".join(_SURROGATES.sub("", text).split()) for text in _texts(name, field)]
     said = [text for text in found if text]
     kept = list(dict.fromkeys(said))
     if not kept:
@@ -55,20 +58,20 @@ def _texts(name: str, field: str | None) -> Iterable[str]:
 
         if not is_saved(path):
             raise CaptionError(
-                f"{path} is a folder, but no dataset that `save_to_disk` wrote: give a file of captions"
+                f"{path} is a folder, but neither a caption base nor a dataset that `save_to_disk` wrote"
             )
         return _dataset(str(path), None, field)
     content = _content(path)
     kind = path.with_suffix("").suffix if path.suffix.casefold() == ".gz" else path.suffix
     if kind.casefold() in (".jsonl", ".ndjson"):
         if is_generated(content):
-            return read_kept(path)
+            return read_kept(content, path)
         return _json_lines(content, path, field)
     if kind.casefold() == ".json":
         return _json(content, path, field)
     if kind.casefold() in (".csv", ".tsv"):
         return _table(content, path, field, "\t" if kind.casefold() == ".tsv" else ",")
-    return content.removesuffix("\n").split("\n")
+    return content.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
 
 
 def _content(path: Path) -> str:
@@ -81,7 +84,7 @@ def _content(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise CaptionError(
-            f"{path}, line {line}: not UTF-8, so it cannot be read as captions. Save it in that encoding."
+            f"{path}, line {line}: not UTF-8, so no captions can be read. If it is text, save it in that encoding."
         ) from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CaptionError(f"{path} is no whole .gz file: {error}") from None
@@ -152,6 +155,8 @@ def _field(there: list[str], wanted: str | None, where: str, kind: str) -> str:
         if name in there:
             return name
     missing = f"no {kind} {wanted!r}" if wanted else f"no {kind} {' or '.join(map(repr, FIELDS))}"
+    if not any(there):
+        raise CaptionError(f"{where}: {missing}; there are none at all")
     raise CaptionError(
-        f"{where}: {missing}; there {'is' if len(there) == 1 else 'are'} {', '.join(there)}. Name one."
+        f"{where}: {missing}; there {'is' if len(there) == 1 else 'are'} {', '.join(there)}. Name one with --field."
     )

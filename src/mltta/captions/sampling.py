@@ -164,9 +164,17 @@ def _matched(labels: LabelSet, names: list[str], counts: NDArray[np.float64]) ->
     return matched
 
 
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _csv_pairs(text: str) -> list[tuple[str, str, float]]:
     """Rows of two labels and a count, below a header or not."""
     rows = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
-    if rows and not rows[0][-1].strip().replace(".", "", 1).isdigit():
+    if rows and not _is_number(rows[0][-1]):
         rows = rows[1:]
     return [(a.strip(), b.strip(), float(count)) for a, b, count in rows]

@@ -7,6 +7,7 @@ the same answer up to ties, and otherwise in pieces.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -41,13 +42,22 @@ class Search:
         if self.base.device.type == "cpu" and self.base.shape[0] > LARGE:
             return self._large(features, n)
         if self.base.device.type == "cpu" or self.base.shape[0] < SCANNED_IN_HALF:
-            found = (features @ self.base.T).topk(n, dim=-1)
-            return found.values, found.indices
+            return self._in_parts(features, n, 4, self._plain)
+        return self._in_parts(features, n, 2, self._scan)
+
+    def _in_parts(
+        self, features: Tensor, n: int, size: int, find: Callable[[Tensor, int], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        """As many rows at a time as their similarities, of so many bytes each, leave room for."""
         rows = features.reshape(-1, features.shape[-1])
-        at_once = max(1, BYTES // (2 * self._halves.shape[0]))
-        parts = [self._scan(part, n) for part in torch.split(rows, at_once)]
+        at_once = max(1, BYTES // (size * self.base.shape[0]))
+        parts = [find(part, n) for part in torch.split(rows, at_once)]
         values, indices = (torch.cat(kind).view(*features.shape[:-1], n) for kind in zip(*parts, strict=True))
         return values, indices
+
+    def _plain(self, rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        found = (rows @ self.base.T).topk(n, dim=-1)
+        return found.values, found.indices
 
     def _large(self, features: Tensor, n: int) -> tuple[Tensor, Tensor]:
         index = self._faiss

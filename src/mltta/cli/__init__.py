@@ -11,7 +11,12 @@ import typer
 from mltta.cli import cache, captions, evaluate, lists, prompts, reproduce, tag
 from mltta.errors import MlttaError
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 app.command("tag", help=tag.HELP)(tag.tag)
 app.command("eval", help=evaluate.EVAL_HELP)(evaluate.eval_)
 app.command("compare", help=evaluate.COMPARE_HELP)(evaluate.compare)

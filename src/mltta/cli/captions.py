@@ -184,7 +184,7 @@ def merge(
     from mltta.captions.base import CaptionBase
 
     refuse_used(out)
-    bases = [CaptionBase.load(folder) for folder in folders]
+    bases = [CaptionBase.load(base) for folder in folders for base in folders_of(str(folder))]
     merged = CaptionBase.merge(bases)
     save(merged, out, compact)
     show([about(merged, out) | {"dropped": sum(map(len, bases)) - len(merged)}], None, as_json)
@@ -205,11 +205,13 @@ def push(
     `--captions hf-hub:my-name/street-captions`. Sent are texts, embeddings and config.json, nothing else.
     """
     from mltta import hub
-    from mltta.captions.base import CaptionBase
+    from mltta.captions.base import FILES, CaptionBase
 
-    for base in folders_of(str(folder)):
+    bases = folders_of(str(folder))
+    for base in bases:
         CaptionBase.load(base)  # a damaged one is not sent
-    url = hub.push(folder, name, private)
+    files = [str((base / file).relative_to(folder)) for base in bases for file in FILES]
+    url = hub.push(folder, name, private, files=files)
     typer.echo(json.dumps({"url": url}) if as_json else f"sent to {url}: --captions {hub.PREFIX}{name}")
 
 
@@ -218,7 +220,10 @@ def query_feature(query: str, backbone: Backbone) -> Tensor:
     from mltta.images import SUFFIXES, load_image
     from mltta.views import ViewSpec, render_views
 
-    if Path(query).suffix.casefold() not in SUFFIXES:
+    path = Path(query)
+    if not query.strip() or path.is_dir():
+        raise ConfigError(f"{query!r} is neither a text nor an image: give one of them")
+    if path.suffix.casefold() not in SUFFIXES and not path.is_file():
         return backbone.encode_texts([query])[0]
     return backbone.encode_images(render_views(load_image(query), ViewSpec(count=1), backbone.preprocess))[0]
 
@@ -233,6 +238,8 @@ def folders_of(source: str) -> list[Path]:
     from mltta.captions.open import base_folders
 
     found = base_folders(source)
+    if not found and not Path(source).exists():
+        raise CaptionError(f"there is nothing at {source}: check the spelling of the path")
     if not found:
         raise CaptionError(
             f"{source} is not a caption base: `mltta captions build` makes one from a file of captions"
@@ -241,9 +248,14 @@ def folders_of(source: str) -> list[Path]:
 
 
 def refuse_used(folder: Path) -> None:
-    """Keep a base that took long to embed from being written over."""
-    if (folder / "config.json").exists():
-        raise CaptionError(f"{folder} holds something already: remove it or give another --out")
+    """Keep a base that took long to embed, and files of the same names, from being written over."""
+    from mltta.captions.base import FILES
+
+    if folder.exists() and not folder.is_dir():
+        raise CaptionError(f"--out {folder} is a file: give a folder")
+    for name in FILES:
+        if (folder / name).exists():
+            raise CaptionError(f"{folder} holds {name} already: remove it or give another --out")
 
 
 def save(base: CaptionBase, folder: Path, compact: bool) -> None:

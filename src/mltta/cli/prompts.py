@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -67,6 +68,10 @@ def train(
 
     if out.suffix != ".safetensors":
         raise ConfigError(f"--out {out}: prompts are saved as .safetensors, name the file so")
+    if out.exists():
+        raise ConfigError(f"--out {out} is there already: remove it or give another name")
+    if not os.access(next(folder for folder in out.absolute().parents if folder.exists()), os.W_OK):
+        raise ConfigError(f"--out {out} cannot be written there: choose another folder")
     if images is not None and captions is not None:
         raise ConfigError("give --images or --captions, not both")
     if shots is not None and images is None:
@@ -90,7 +95,9 @@ def train(
         )
     save_prompts(done.prompts, out)
     if done.before is not None and done.after is not None:
-        typer.echo(f"mAP on held-out examples: template {done.before:.2f}, trained {done.after:.2f}")
+        typer.echo(
+            f"mAP on {done.held_out} held-out examples: template {done.before:.2f}, trained {done.after:.2f}"
+        )
     typer.echo(f"wrote {out}", err=True)
 
 
@@ -141,7 +148,7 @@ def push(
 def info(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.")],
 ) -> None:
-    """Say what a file of prompts holds."""
+    """Say what a file of prompts holds and what it was trained on: `mltta prompts info voc.safetensors`."""
     from mltta.learned_prompts import MaPLe, load_prompts
 
     prompts = load_prompts(file)

@@ -98,7 +98,7 @@ class Setting:
             "descriptions": self.descriptions
             and _digest(json.dumps(self.descriptions, sort_keys=True).encode()),
             "prompts": backbone.prompts and f"{backbone.prompts.title} {backbone.prompts.digest}",
-            "captions": _digest("\n".join(self.captions.texts).encode()),
+            "captions": self.captions.digest,
             "teacher": None if teacher is None else "self" if judge is None else judge.name,
             "teacher_weights": None if judge is None else [judge.image_fingerprint, judge.text_fingerprint],
             "model": backbone.name,

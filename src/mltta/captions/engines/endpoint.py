@@ -146,7 +146,7 @@ class OpenAIEngine:
         """Seconds to the next try: what the endpoint asks for, or a doubling pause, shortened at random."""
         if trouble.wait is not None:
             return trouble.wait
-        if not self._told and trouble.passing:
+        if not self._told and trouble.passing and self.retries:
             self._told = True
             log.warning("%s: %s; trying again, up to %d times", self.url, trouble, self.retries)
         return min(LONGEST_BACKOFF, self.pause * 2.0 ** (tries - 1)) * random.uniform(0.5, 1.0)
