@@ -148,7 +148,7 @@ def train_prompts(
         _score(features, held, backbone.logit_scale) for features in (words.features, text(context[None])[0])
     ]
     about["held_out_map"] = {"template": scores[0], "trained": scores[1]}
-    return Trained(coop(context, **about), *scores, len(held))
+    return Trained(coop(context, **about), scores[0], scores[1], len(held))
 
 
 def _descend(

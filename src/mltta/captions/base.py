@@ -219,7 +219,7 @@ class CaptionBase:
     def digest(self) -> str:
         """Names what retrieval depends on: the texts and their embeddings."""
         digest = hashlib.blake2b("\n".join(self.texts).encode(), digest_size=8)
-        digest.update(self.embeddings.contiguous().view(torch.uint8).numpy())
+        digest.update(self.embeddings.contiguous().view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
     def check_backbone(self, backbone: Backbone) -> None:
