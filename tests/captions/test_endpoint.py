@@ -16,7 +16,7 @@ import pytest
 from mltta.captions.engines.endpoint import OpenAIEngine
 from mltta.captions.engines.protocol import wait_asked_for
 from mltta.captions.generate import generate_captions
-from mltta.captions.generated import read_kept
+from mltta.captions.read import read_texts
 from mltta.captions.sampling import Sampler
 from mltta.errors import EngineError
 from mltta.labels import LabelSet
@@ -116,7 +116,7 @@ def test_a_lasting_failure_ends_with_the_endpoint_the_reason_and_all_answers_rec
     assert f"{url}/chat/completions failed 3 times in a row" in message
     assert said in message
     assert f"5 answers are safe in {out}; the same command goes on from there" in message
-    assert len(read_kept(out)) == 5
+    assert len(read_texts(out)) == 5
     with endpoint() as server:
         done = generate_captions(VOC, engine(server.url), out, 20)
         assert len(server.bodies) == done.new == 15
@@ -232,7 +232,7 @@ def test_ctrl_c_keeps_what_is_under_way_and_the_same_command_goes_on(tmp_path) -
         said = process.communicate(timeout=20)[1].decode()
         assert process.returncode == 130, said
         assert "the same command goes on from here" in said
-        assert len(read_kept(out)) == len(server.bodies)  # what was asked for has been written down
+        assert len(read_texts(out)) == len(server.bodies)  # what was asked for has been written down
     with endpoint() as server:
         done = generate_captions(VOC, OpenAIEngine("tiny", server.url), out, 30)
         whole = generate_captions(VOC, OpenAIEngine("tiny", server.url), tmp_path / "whole.jsonl", 30)

@@ -118,9 +118,9 @@ def is_generated(content: str) -> bool:
     return content.startswith(f'{{"format": "{FORMAT}"')
 
 
-def read_kept(content: str, path: str | Path) -> list[str]:
+def kept_in(content: bytes, path: str | Path) -> list[str]:
     """The captions that a run kept, finished or not, out of what its file holds."""
-    entries = _read(content.encode(errors="surrogatepass").splitlines(keepends=True), Path(path))[1]
+    entries = _read(content.splitlines(keepends=True), Path(path))[1]
     return [entry.caption for entry in resolved(entries.values()) if entry.kept]
 
 

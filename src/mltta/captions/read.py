@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mltta.captions.generated import is_generated, read_kept
+from mltta.captions.generated import is_generated, kept_in
 from mltta.errors import CaptionError
 
 log = logging.getLogger("mltta")
@@ -65,7 +65,7 @@ def _texts(name: str, field: str | None) -> Iterable[str]:
     kind = path.with_suffix("").suffix if path.suffix.casefold() == ".gz" else path.suffix
     if kind.casefold() in (".jsonl", ".ndjson"):
         if is_generated(content):
-            return read_kept(content, path)
+            return kept_in(content.encode(), path)
         return _json_lines(content, path, field)
     if kind.casefold() == ".json":
         return _json(content, path, field)
