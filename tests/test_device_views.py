@@ -198,6 +198,7 @@ import sys
 import numpy as np, torch
 from PIL import Image
 from mltta import device_views
+from mltta.device_resample import kernels_work
 from mltta.device_views import DeviceViews
 from mltta.resample_kernels import launch
 from mltta.views import Preprocess, ViewSpec, render_views
@@ -205,6 +206,7 @@ from mltta.views import Preprocess, ViewSpec, render_views
 def resample(source, boxes, out, table, *, cubic, channels_last=True, max_bytes=0):
     launch(source, boxes, out, table, cubic=cubic, channels_last=channels_last)
 
+assert kernels_work(torch.device("cpu"))
 device_views.resample = resample
 rng = np.random.default_rng(0)
 for last, mode, interpolation in ((True, "shortest", "bicubic"), (False, "longest", "bilinear")):
