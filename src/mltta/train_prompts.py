@@ -84,9 +84,13 @@ class Trained:
 
 def caption_examples(backbone: Backbone, labels: LabelSet, base: CaptionBase) -> Examples:
     """The captions of a base that name labels, each in the place of an image that shows them."""
-    captions = label_captions(labels, backbone, base).named()
+    all_captions = label_captions(labels, backbone, base)
+    composed, captions = len(all_captions) - len(base), all_captions.named()
     every = torch.arange(len(captions), device=captions.embeddings.device)
-    return Examples(captions.embeddings, captions.multi_hot(every), f"{len(captions):,} captions", noise=1.0)
+    source = f"{len(captions):,} captions"
+    if composed:
+        source += f", {composed:,} of them composed for labels that no other names"
+    return Examples(captions.embeddings, captions.multi_hot(every), source, noise=1.0)
 
 
 def image_examples(
