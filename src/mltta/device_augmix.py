@@ -59,7 +59,7 @@ def draw_plans(numbers: Floats) -> Plans:
     shares = np.hstack([share, (1 - share) * exponentials / exponentials.sum(1, keepdims=True)])
     shape = (len(numbers), CHAINS, LONGEST_CHAIN)
     operation, level, sign = np.empty(shape, np.int64), np.empty(shape), np.empty(shape, np.int64)
-    at = np.full((len(numbers), 1), CHAINS + 1)
+    at: Ints = np.full((len(numbers), 1), CHAINS + 1)
     for chain in range(CHAINS):
         length = 1 + (np.take_along_axis(numbers, at, 1) * LONGEST_CHAIN).astype(np.int64)
         for depth in range(LONGEST_CHAIN):

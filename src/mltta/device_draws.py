@@ -39,8 +39,9 @@ def draw_numbers(seed: int, ids: Sequence[str], count: int, stream: str, draws: 
     state = _step(_add(increment, (high, low)), increment)
     for draw in range(draws):
         state = _step(state, increment)
-        word, turn = state[0] ^ state[1], state[0] >> np.uint64(58)
-        word = word >> turn | word << (np.uint64(64) - turn & np.uint64(63))
+        word: Words = state[0] ^ state[1]
+        turn = state[0] >> np.uint64(58)
+        word = np.bitwise_or(word >> turn, word << (np.uint64(64) - turn & np.uint64(63)))
         numbers[:, draw] = (word >> np.uint64(11)) * 2.0**-53
     return numbers
 

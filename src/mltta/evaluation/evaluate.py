@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mltta.backbone import Backbone, load_backbone
 from mltta.captions.base import CaptionBase, default_captions, label_captions
@@ -157,7 +158,7 @@ def _pass(
     """Bring every run of a group to its end, encoding each image at most once."""
     dataset, backbone, seed = scorer.setting.dataset, scorer.setting.backbone, scorer.setting.seed
     order = next((run.recipe.order for run in runs if run.method.online), None)
-    places = np.arange(len(dataset))
+    places: NDArray[np.int64] = np.arange(len(dataset))
     if order is not None:
         places = np.random.default_rng(order).permutation(len(dataset))
     finished = np.logical_and.reduce([run.writer.done for run in runs])
