@@ -233,3 +233,29 @@ def test_the_kernels_of_a_gpu_give_the_same_bits() -> None:
         check=False,
     )
     assert done.stdout == "equal\n", done.stderr
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with torch on Linux only")
+@pytest.mark.parametrize("cubic", [False, True])
+def test_the_kernels_compile_for_a_gpu_that_is_not_here(cubic: bool) -> None:
+    """The interpreter forgives what the compiler does not."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from mltta import resample_kernels as kernels
+
+    sizes = {"LINE": 18, "BITS": 22, "CUBIC": cubic, "AT_ONCE": 128}
+    numbers = {"lines": "*i64", "lows": "*i32", "weights": "*i32", "side": "i32", "taps": "i32"}
+    pixels = {"source": "*u8", "between": "*u8", "table": "*bf16", "out": "*bf16"}
+    for kernel, more in (
+        (kernels._weigh, {"TAPS": 7}),
+        (kernels._first_pass, {}),
+        (kernels._second_pass, {"LAST": True}),
+        (kernels._second_pass, {"LAST": False}),
+    ):
+        names, fixed = kernel.arg_names, {**sizes, **more}
+        kinds = {name: "constexpr" if name in fixed else {**numbers, **pixels}[name] for name in names}
+        source = ASTSource(kernel, kinds, {(names.index(name),): value for name, value in fixed.items()})
+        made = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+        assert made.asm["cubin"]

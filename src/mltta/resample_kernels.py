@@ -107,6 +107,17 @@ def _taps(axis, CUBIC: tl.constexpr):
 
 
 @triton.jit
+def _mixed(levels, step, weights, side, taps, here, last, BITS: tl.constexpr, AT_ONCE: tl.constexpr):
+    """Whole levels of new pixels, each mixed from some that lie a step apart; behind its last there is nothing."""
+    total = tl.full([AT_ONCE], 1 << (BITS - 1), tl.int32)
+    for tap in range(taps):
+        share = tl.load(weights + tap * side, mask=here, other=0)
+        level = tl.load(levels + tap * step, mask=here & (tap <= last), other=0)
+        total += share * level.to(tl.int32)
+    return tl.minimum(tl.maximum(total >> BITS, 0), 255)
+
+
+@triton.jit
 def _first_pass(
     source,
     lines,
@@ -144,12 +155,7 @@ def _first_pass(
             low = tl.load(lows + box * 2 * side + pixel, mask=of_x, other=0)
             at = tl.where(along_y, pixel, low) * 3 + channel
             number = tl.where(along_y, row, pixel)
-            total = tl.full([AT_ONCE], 1 << (BITS - 1), tl.int32)
-            for tap in range(own):
-                share = tl.load(weight + tap * side + number, mask=here, other=0)
-                level = tl.load(image + at + tap * step, mask=here & (low + tap <= last), other=0)
-                total += share * level.to(tl.int32)
-            levels = tl.minimum(tl.maximum(total >> BITS, 0), 255)
+            levels = _mixed(image + at, step, weight + number, side, own, here, last - low, BITS, AT_ONCE)
             tl.store(out + column, levels.to(tl.uint8), mask=here)
 
 
@@ -194,12 +200,7 @@ def _second_pass(
             low = tl.load(lows + box * 2 * side + pixel, mask=of_x, other=0)
             at = tl.where(along_y, low, pixel) * 3 + channel
             number = tl.where(along_y, pixel, row)
-            total = tl.full([AT_ONCE], 1 << (BITS - 1), tl.int32)
-            for tap in range(own):
-                share = tl.load(weight + tap * side + number, mask=here, other=0)
-                level = tl.load(image + at + tap * step, mask=here & (low + tap <= last), other=0)
-                total += share * level.to(tl.int32)
-            levels = tl.minimum(tl.maximum(total >> BITS, 0), 255)
+            levels = _mixed(image + at, step, weight + number, side, own, here, last - low, BITS, AT_ONCE)
             value = tl.load(table + channel * 256 + levels, mask=here)
             to = pixel * 3 + channel if LAST else channel * stride * y_kept + pixel
             tl.store(place + to, value, mask=here)
