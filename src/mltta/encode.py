@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,6 +27,15 @@ class Look(Protocol):
 
     def __call__(self, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
         """Pixels (n, 3, S, S)."""
+
+
+def look_at(read: Callable[[], Image], *, seed: int, name: str) -> Look:
+    """How to render views of an image again, which is read when that is asked for."""
+
+    def look(spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
+        return render_views(read(), spec, preprocess, seed=seed, indices=views, name=name)
+
+    return look
 
 
 class Encoded:

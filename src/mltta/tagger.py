@@ -6,19 +6,17 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
 from mltta.backbone import Backbone, load_backbone
 from mltta.captions.base import CaptionBase, default_captions, label_captions
 from mltta.captions.open import open_captions
-from mltta.encode import Decoded, Encoded, Look, Rendered, decode, encode, encode_decoded, render
+from mltta.encode import Decoded, Encoded, Look, Rendered, decode, encode, encode_decoded, look_at, render
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.execution import Execution
 from mltta.images import find_images, load_image
@@ -28,7 +26,6 @@ from mltta.methods import create_method, method_class
 from mltta.methods.base import OnlineMethod, State
 from mltta.presence import Presence
 from mltta.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource
-from mltta.views import Preprocess, ViewSpec, render_views
 
 log = logging.getLogger("mltta")
 
@@ -245,7 +242,7 @@ class Tagger:
             rendered = render(image, needs, self.backbone.preprocess, seed=self.seed, name=stem)
         except ImageError as error:
             return _Prepared(name, error=str(error))
-        look = partial(_look, image, self.seed, stem) if self.method.looks_again else None
+        look = look_at(lambda: image, seed=self.seed, name=stem) if self.method.looks_again else None
         return _Prepared(name, rendered, decoded, look)
 
     def _tag(self, batch: list[_Prepared]) -> Iterator[Tags]:
@@ -259,9 +256,3 @@ class Tagger:
         order = evidence.argsort(descending=True, stable=True).tolist()
         items = [{"label": self.labels.names[i], "score": min(1.0, float(evidence[i]))} for i in order]
         return Tags(items, present=[self.labels.names[i] for i in order if present[i]], image=name)
-
-
-def _look(
-    image: Image, seed: int, name: str, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]
-) -> Tensor:
-    return render_views(image, spec, preprocess, seed=seed, indices=views, name=name)

@@ -14,18 +14,19 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL.Image import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 from torch.utils.data import Dataset as TorchDataset
 
 from mltta.backbone import Backbone
 from mltta.data import Dataset
-from mltta.encode import Decoded, Encoded, Rendered, decode, encode, encode_decoded, render
+from mltta.encode import Decoded, Encoded, Rendered, decode, encode, encode_decoded, look_at, render
 from mltta.errors import ImageError
 from mltta.evaluation.cache import NAME_BYTES, FeatureCache
 from mltta.image_tower import CPU_CHUNK
 from mltta.images import image_id, load_image
-from mltta.views import Preprocess, ViewSpec, generated_files, render_views
+from mltta.views import Preprocess, ViewSpec, generated_files
 
 log = logging.getLogger("mltta")
 
@@ -185,14 +186,15 @@ def to_encoded(items: Sequence[Item], dataset: Dataset, backbone: Backbone, seed
         spec: torch.stack([item.features[spec] for item in items]).to(backbone.device, torch.float32)
         for spec in specs
     }
-    return Encoded(features, [partial(_look, dataset, item.index, seed) for item in items])
+    looks = [
+        look_at(partial(_read, dataset, item.index), seed=seed, name=dataset.ids[item.index])
+        for item in items
+    ]
+    return Encoded(features, looks)
 
 
-def _look(
-    dataset: Dataset, index: int, seed: int, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]
-) -> Tensor:
-    image, id = load_image(dataset.images[index]), dataset.ids[index]
-    return render_views(image, spec, preprocess, seed=seed, indices=views, name=id)
+def _read(dataset: Dataset, index: int) -> Image:
+    return load_image(dataset.images[index])
 
 
 def _name(source: Any) -> tuple[bytes, Any]:
