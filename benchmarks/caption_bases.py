@@ -16,17 +16,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mltta import load_backbone
-from mltta.backbone import Backbone
-from mltta.captions.base import CaptionBase
-from mltta.captions.engines.composer import ComposerEngine
-from mltta.captions.generate import generate_captions
+from mltta.captions.generate.engines.composer import ComposerEngine
+from mltta.captions.generate.run import generate_captions
 from mltta.captions.nouns import label_matches
 from mltta.captions.read import read_texts
+from mltta.captions.store import CaptionBase
 from mltta.cli.options import progress
 from mltta.data import Dataset, load_dataset
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
 from mltta.labels import LabelSet
+from mltta.model.backbone import Backbone
 from mltta.report.plots import lines
 
 SIZES = (1000, 10_000)

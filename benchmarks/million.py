@@ -27,13 +27,13 @@ import torch
 import torch.nn.functional as F
 
 from mltta import LabelSet, create_method, load_backbone
-from mltta.backbone import Backbone
-from mltta.captions.base import CaptionBase
+from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
 from mltta.data.dataset import Lazy
-from mltta.evaluation.cache import NAME_BYTES, FeatureCache
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
+from mltta.model.backbone import Backbone
+from mltta.pipeline.cache import NAME_BYTES, FeatureCache
 
 MB_OF_GROWTH = 64
 CAPTIONS = [

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from benchmarks.text_tower import encode_text_with_context
-from mltta.backbone import Backbone
-from mltta.captions.base import LabelledCaptions
+from mltta.captions.labelled import LabelledCaptions
 from mltta.labels import LabelSet
+from mltta.model.backbone import Backbone
 
 
 class Plain:

@@ -23,15 +23,16 @@ from torch import Tensor
 
 from benchmarks.plain import Plain
 from mltta import load_backbone
-from mltta.captions.base import default_captions, label_captions
+from mltta.captions.labelled import label_captions
+from mltta.captions.store import default_captions
 from mltta.cli.options import progress
 from mltta.data import Dataset, load_dataset
-from mltta.encode import render
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
-from mltta.images import load_image
+from mltta.images.load import load_image
+from mltta.images.views import ViewSpec
 from mltta.metrics import mean_average_precision
-from mltta.views import ViewSpec
+from mltta.pipeline.encode import render
 
 METHODS = ("clip", "tpt", "ml-tta")
 SPEC = ViewSpec(count=64)

@@ -18,17 +18,18 @@ import torch
 from torch import Tensor
 
 from mltta import LabelSet, create_method, load_backbone
-from mltta.backbone import Backbone
-from mltta.captions.base import default_captions, label_captions
+from mltta.captions.labelled import label_captions
+from mltta.captions.store import default_captions
 from mltta.cli.options import progress
 from mltta.data import Dataset, load_dataset
-from mltta.encode import Encoded
-from mltta.evaluation.cache import FeatureCache
-from mltta.evaluation.stream import feature_stream
+from mltta.decision import Presence
+from mltta.images.views import ViewSpec
 from mltta.methods.retrieval import weak_label_counts
 from mltta.metrics import mean_average_precision, set_metrics
-from mltta.presence import Presence
-from mltta.views import ViewSpec
+from mltta.model.backbone import Backbone
+from mltta.pipeline.cache import FeatureCache
+from mltta.pipeline.encode import Encoded
+from mltta.pipeline.stream import feature_stream
 
 SPEC = ViewSpec(count=64)
 

@@ -31,13 +31,13 @@ from torch import Tensor
 
 from benchmarks.plain import Plain
 from mltta import LabelSet, create_method, load_backbone
-from mltta.backbone import Backbone
-from mltta.captions.base import LabelledCaptions
+from mltta.captions.labelled import LabelledCaptions
 from mltta.data import Dataset
-from mltta.encode import Decoded, Encoded, encode, encode_decoded, render
 from mltta.evaluation.evaluate import evaluate
+from mltta.images.views import ViewSpec, render_views
 from mltta.methods.ml_tta import MLTTA
-from mltta.views import ViewSpec, render_views
+from mltta.model.backbone import Backbone
+from mltta.pipeline.encode import Decoded, Encoded, encode, encode_decoded, render
 
 SIZE = (375, 500)
 # The methods whose time the paper's Table 4 gives.

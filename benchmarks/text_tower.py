@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from mltta import LabelSet, load_backbone
-from mltta.backbone import Backbone
+from mltta.model.backbone import Backbone
 
 
 def encode_text_with_context(backbone: Backbone, tokens: torch.Tensor, context: torch.Tensor) -> torch.Tensor:

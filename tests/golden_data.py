@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from mltta import load_backbone
-from mltta.backbone import Backbone
-from mltta.captions.base import LabelledCaptions
-from mltta.label_encoder import LabelEncoder
+from mltta.captions.labelled import LabelledCaptions
 from mltta.labels import LabelSet
+from mltta.model.backbone import Backbone
+from mltta.model.label_encoder import LabelEncoder
 
 GOLDEN = Path(__file__).parent / "golden"
 SCALE = {"sharp": 4.605170249938965, "soft": 3.2188758850097656}

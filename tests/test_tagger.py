@@ -151,7 +151,7 @@ def test_labels_in_any_language_and_captions_from_a_file_work(tmp_path):
 
 
 def test_the_picture_shows_photo_and_bars(tagger):
-    from mltta.picture import annotate
+    from mltta.report.picture import annotate
 
     image = photo(1, (300, 200))
     picture = annotate(image, tagger(image))

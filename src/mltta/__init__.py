@@ -12,19 +12,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mltta.backbone import Backbone, load_backbone
-    from mltta.captions.base import CaptionBase
+    from mltta.captions.store import CaptionBase
     from mltta.labels import LabelSet
     from mltta.methods import create_method, list_methods
+    from mltta.model.backbone import Backbone, load_backbone
     from mltta.tagger import Tagger, Tags
 
 __version__ = "0.1.0"
 
 # Imported when first used: torch and open_clip take seconds, and `mltta --help` needs neither.
 _HOMES = {
-    "Backbone": "mltta.backbone",
-    "load_backbone": "mltta.backbone",
-    "CaptionBase": "mltta.captions.base",
+    "Backbone": "mltta.model.backbone",
+    "load_backbone": "mltta.model.backbone",
+    "CaptionBase": "mltta.captions.store",
     "LabelSet": "mltta.labels",
     "list_methods": "mltta.methods",
     "create_method": "mltta.methods",

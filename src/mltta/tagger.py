@@ -13,19 +13,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mltta.backbone import Backbone, load_backbone
-from mltta.captions.base import CaptionBase, default_captions, label_captions
+from mltta.captions.labelled import label_captions
 from mltta.captions.open import open_captions
-from mltta.encode import Decoded, Encoded, Look, Rendered, decode, encode, encode_decoded, look_at, render
+from mltta.captions.store import CaptionBase, default_captions
+from mltta.decision import Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
-from mltta.execution import Execution
-from mltta.images import find_images, load_image
+from mltta.images.load import find_images, load_image
 from mltta.labels import LabelSet
-from mltta.learned_prompts import AnyPrompts
 from mltta.methods import create_method, method_class
 from mltta.methods.base import OnlineMethod, State
-from mltta.presence import Presence
-from mltta.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource
+from mltta.model.backbone import Backbone, load_backbone
+from mltta.model.learned_prompts import AnyPrompts
+from mltta.model.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource
+from mltta.pipeline.encode import (
+    Decoded,
+    Encoded,
+    Look,
+    Rendered,
+    decode,
+    encode,
+    encode_decoded,
+    look_at,
+    render,
+)
+from mltta.pipeline.execution import Execution
 
 log = logging.getLogger("mltta")
 

@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.captions.base import CaptionBase, LabelledCaptions, label_captions
+from mltta.captions.labelled import LabelledCaptions, label_captions
+from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
-from mltta.encode import Encoded
-from mltta.evaluation.cache import FeatureCache
 from mltta.evaluation.evaluate import Evaluation, evaluate
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.results import Result
-from mltta.evaluation.stream import feature_stream, to_encoded
+from mltta.images.views import ViewSpec
 from mltta.labels import LabelSet
-from mltta.views import ViewSpec
+from mltta.pipeline.cache import FeatureCache
+from mltta.pipeline.encode import Encoded
+from mltta.pipeline.stream import feature_stream, to_encoded
 from tests import golden_data as golden
 from tests.test_tagger import photo
 

@@ -12,9 +12,9 @@ import pytest
 from mltta.cli.evaluate import tell
 from mltta.data.dataset import Lazy
 from mltta.evaluation import scoring as evaluator
-from mltta.evaluation.cache import list_stores
 from mltta.evaluation.results import Result, find_results
 from mltta.evaluation.summary import Summary
+from mltta.pipeline.cache import list_stores
 from tests.evaluation.scene import bits, make_dataset, run
 from tests.evaluation.slow_run import BATCH, IMAGES, IMAGES_A_STATE, RECIPES
 

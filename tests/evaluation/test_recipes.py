@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from mltta.captions.base import CaptionBase
+from mltta.captions.store import CaptionBase
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.summary import lines
-from mltta.learned_prompts import coop
+from mltta.model.learned_prompts import coop
 from tests import golden_data as golden
 from tests.evaluation import scene
 from tests.evaluation.scene import LABELS, make_dataset, run

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from mltta import create_method, metrics
+from mltta.decision import Presence
 from mltta.errors import MlttaError
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.results import Result
 from mltta.evaluation.summary import Summary, by_dataset, comparison, lines
 from mltta.methods.base import OnlineMethod
-from mltta.presence import Presence
 from tests import golden_data as golden
 from tests.evaluation.scene import LABELS, encoded, labelled, make_dataset, run
 

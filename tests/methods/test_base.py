@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from mltta import create_method, list_methods
-from mltta.encode import Encoded, union
 from mltta.errors import ConfigError
+from mltta.images.views import ViewSpec
 from mltta.methods import base
 from mltta.methods.base import Method, register
 from mltta.objectives import entropy
-from mltta.views import ViewSpec
+from mltta.pipeline.encode import Encoded, union
 from tests import golden_data as golden
 from tests.methods.test_every_method import EXAMPLE, encoded
 

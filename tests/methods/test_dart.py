@@ -12,14 +12,14 @@ from open_clip.transformer import VisionTransformer
 from PIL import Image
 
 from mltta import LabelSet, Tagger, create_method, load_backbone
-from mltta.backbone import Backbone
-from mltta.captions.base import LabelledCaptions
-from mltta.encode import Encoded
+from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
+from mltta.images.views import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.dart import DART, DARTConfig
-from mltta.views import ViewSpec
-from mltta.vision_prompt import PromptedViT
+from mltta.model.backbone import Backbone
+from mltta.model.vit import PromptedViT
+from mltta.pipeline.encode import Encoded
 from tests import golden_data as golden
 
 LABELS = ["cat", "lamp", "book", "red bus", "bird"]

@@ -13,15 +13,15 @@ from PIL import Image
 
 from benchmarks.text_tower import encode_text_with_context
 from mltta import LabelSet, Tagger, create_method
-from mltta.backbone import Backbone
 from mltta.data import Dataset
-from mltta.encode import encode, render
 from mltta.errors import ConfigError
-from mltta.evaluation.cache import FeatureCache
-from mltta.evaluation.stream import Counts, feature_stream
+from mltta.images.views import CLIP_MEAN, CLIP_STD, ViewSpec, render_views
 from mltta.methods import difftpt
 from mltta.methods.difftpt import DiffTPTConfig
-from mltta.views import CLIP_MEAN, CLIP_STD, ViewSpec, render_views
+from mltta.model.backbone import Backbone
+from mltta.pipeline.cache import FeatureCache
+from mltta.pipeline.encode import encode, render
+from mltta.pipeline.stream import Counts, feature_stream
 from tests import golden_data as golden
 
 LABELS = ["cat", "dog", "boat", "lamp", "tree", "red bus", "child"]

@@ -23,10 +23,10 @@ from safetensors.torch import load_file, save_file
 
 import mltta.methods
 from mltta import create_method, list_methods
-from mltta.encode import Encoded, encode, render
 from mltta.errors import ConfigError
+from mltta.images.views import render_views
 from mltta.methods import Method, OnlineMethod, State, base, method_class
-from mltta.views import render_views
+from mltta.pipeline.encode import Encoded, encode, render
 from tests import golden_data as golden
 
 

@@ -8,14 +8,14 @@ from itertools import product
 import pytest
 import torch
 
-from mltta.encode import Encoded
 from mltta.errors import ConfigError
+from mltta.images.views import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.ml_tta import MLTTA, MLTTAConfig
 from mltta.methods.tuning import tune_context
 from mltta.metrics import mean_average_precision
 from mltta.objectives import bind_labels, entropy, select_confident
-from mltta.views import ViewSpec
+from mltta.pipeline.encode import Encoded
 from tests import golden_data as golden
 
 CASES = [

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mltta.captions.base import LabelledCaptions
+from mltta.captions.labelled import LabelledCaptions
 from mltta.methods.retrieval import combined_labels
 
 MENTIONS = [[0], [0, 1], [0, 1, 1], [2], [1, 2]]

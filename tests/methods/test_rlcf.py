@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch.distributions import Categorical
 
 from mltta import LabelSet, create_method
-from mltta.encode import Encoded
 from mltta.errors import ConfigError
+from mltta.images.views import Preprocess, ViewSpec
 from mltta.methods import tuning
 from mltta.methods.base import Problem, Teacher
 from mltta.methods.rlcf import RLCF, RLCFConfig
 from mltta.methods.tuning import tune_context
-from mltta.views import Preprocess, ViewSpec
+from mltta.pipeline.encode import Encoded
 from tests import golden_data as golden
 
 CASES = [f"rlcf/{a}_{c}_{t}" for a, c, t in product(("vit", "rn"), ("voc", "coco"), ("sharp", "soft"))]

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from benchmarks.plain import bind, confident, entropy, marginal_entropy, mean_entropy
 from mltta import CaptionBase, create_method
-from mltta.captions.base import LabelledCaptions
-from mltta.encode import Encoded
-from tests.prompted import LABELS, Plain, coop_of, maple, tiny
+from mltta.captions.labelled import LabelledCaptions
+from mltta.pipeline.encode import Encoded
+from tests.model.prompted import LABELS, Plain, coop_of, maple, tiny
 
 PROMPTS = {"CoOp": coop_of, "MaPLe": maple}
 VIEWS, MADE, RATIO = 10, 4, 0.3

@@ -9,14 +9,14 @@ import torch
 import torch.nn.functional as F
 
 from mltta import LabelSet, create_method
-from mltta.captions.base import LabelledCaptions
-from mltta.encode import Encoded
+from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
+from mltta.images.views import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.tpt import TPT, TPTConfig
 from mltta.methods.tuning import tune_context
 from mltta.objectives import bound_entropy, entropy, select_confident
-from mltta.views import ViewSpec
+from mltta.pipeline.encode import Encoded
 from tests import golden_data as golden
 
 CASES = [f"tpt/{a}_{c}_{t}" for a, c, t in product(("vit", "rn"), ("voc", "coco"), ("sharp", "soft"))]

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mltta import hub
-from mltta.captions.base import CaptionBase, describe
+from mltta.captions.store import CaptionBase, describe
 from mltta.errors import CaptionError
+from mltta.storage import hub
 
 if TYPE_CHECKING:
-    from mltta.backbone import Backbone
+    from mltta.model.backbone import Backbone
 
 
 def open_captions(source: str | os.PathLike[str], backbone: Backbone) -> CaptionBase:

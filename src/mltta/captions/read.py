@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mltta.captions.generated import is_generated, kept_in
+from mltta.captions.generate.answers import is_generated, kept_in
 from mltta.errors import CaptionError
 
 log = logging.getLogger("mltta")

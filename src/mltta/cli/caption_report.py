@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from mltta.captions.base import CaptionBase
     from mltta.captions.quality import Quality
+    from mltta.captions.store import CaptionBase
 
 
 def about(base: CaptionBase, folder: Path) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from mltta.errors import CaptionError, ConfigError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mltta.backbone import Backbone
-    from mltta.captions.base import CaptionBase
     from mltta.captions.quality import Quality
+    from mltta.captions.store import CaptionBase
     from mltta.labels import LabelSet
+    from mltta.model.backbone import Backbone
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -85,8 +85,8 @@ def build(
     device: options.Device = "auto",
     quick_gelu: options.QuickGelu = None,
 ) -> None:
-    from mltta.captions.base import CaptionBase
     from mltta.captions.read import read_texts
+    from mltta.captions.store import CaptionBase
 
     models: list[str | None] = list(model) if model else [None]
     if weights is not None and len(models) > 1:
@@ -119,7 +119,7 @@ def info(
     `mltta captions info base --labels coco` counts the captions that name each label, lists the labels that none
     names and shows how many labels a caption names. Words of your own count too: `--synonyms words.json`.
     """
-    from mltta.captions.base import CaptionBase
+    from mltta.captions.store import CaptionBase
 
     wanted = None if labels is None else options.with_synonyms(labels, synonyms, wordnet)
     bases = [(CaptionBase.load(folder), folder) for folder in folders_of(source)]
@@ -143,9 +143,9 @@ def search(
     device: options.Device = "auto",
     quick_gelu: options.QuickGelu = None,
 ) -> None:
-    from mltta.captions.base import default_captions
     from mltta.captions.nouns import label_matches
     from mltta.captions.open import open_captions
+    from mltta.captions.store import default_captions
 
     wanted = options.with_synonyms(labels, synonyms, wordnet)
     backbone = options.open_backbone(model, weights, device, quick_gelu)
@@ -181,7 +181,7 @@ def merge(
 
     `mltta captions merge base-coco base-mine --out base-both`. A caption that several hold is kept once.
     """
-    from mltta.captions.base import CaptionBase
+    from mltta.captions.store import CaptionBase
 
     refuse_used(out)
     bases = [CaptionBase.load(base) for folder in folders for base in folders_of(str(folder))]
@@ -204,8 +204,8 @@ def push(
     `mltta captions push base my-name/street-captions`. Everyone then uses it as
     `--captions hf-hub:my-name/street-captions`. Sent are texts, embeddings and config.json, nothing else.
     """
-    from mltta import hub
-    from mltta.captions.base import FILES, CaptionBase
+    from mltta.captions.store import FILES, CaptionBase
+    from mltta.storage import hub
 
     bases = folders_of(str(folder))
     for base in bases:
@@ -217,8 +217,8 @@ def push(
 
 def query_feature(query: str, backbone: Backbone) -> Tensor:
     """The unit feature (D) of an image, if the query is called like one, or else of a text."""
-    from mltta.images import SUFFIXES, load_image
-    from mltta.views import ViewSpec, render_views
+    from mltta.images.load import SUFFIXES, load_image
+    from mltta.images.views import ViewSpec, render_views
 
     path = Path(query)
     if not query.strip() or path.is_dir():
@@ -249,7 +249,7 @@ def folders_of(source: str) -> list[Path]:
 
 def refuse_used(folder: Path) -> None:
     """Keep a base that took long to embed, and files of the same names, from being written over."""
-    from mltta.captions.base import FILES
+    from mltta.captions.store import FILES
 
     if folder.exists() and not folder.is_dir():
         raise CaptionError(f"--out {folder} is a file: give a folder")

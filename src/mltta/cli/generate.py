@@ -13,8 +13,8 @@ from mltta.cli import options
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.captions.engines import Engine
-    from mltta.captions.generate import Generated
+    from mltta.captions.generate.engines import Engine
+    from mltta.captions.generate.run import Generated
     from mltta.labels import LabelSet
 
 HELP = """Write captions for your labels, as the paper does: draw up to five labels, ask a language model for a
@@ -83,15 +83,15 @@ def generate(
     max_tokens: Annotated[int, typer.Option(min=1, help="Length of an answer at most.")] = 96,
     seed: Annotated[int, typer.Option(help="Chooses the labels, and the words where the engine can.")] = 0,
 ) -> None:
-    from mltta.captions.generate import generate_captions
-    from mltta.captions.sampling import Cooccurrence
+    from mltta.captions.generate.run import generate_captions
+    from mltta.captions.generate.sampling import Cooccurrence
     from mltta.labels import LabelSet
 
     label_set = LabelSet.of(labels)
     counts = None if cooccurrence is None else Cooccurrence.load(cooccurrence, label_set)
     writer: Engine
     if engine is EngineName.openai:
-        from mltta.captions.engines.endpoint import OPENAI, OpenAIEngine
+        from mltta.captions.generate.engines.endpoint import OPENAI, OpenAIEngine
 
         writer = OpenAIEngine(
             needed(model, engine),
@@ -104,7 +104,7 @@ def generate(
             retries=retries,
         )
     elif engine is EngineName.transformers:
-        from mltta.captions.engines.local import TransformersEngine
+        from mltta.captions.generate.engines.local import TransformersEngine
 
         writer = TransformersEngine(
             needed(model, engine),
@@ -114,7 +114,7 @@ def generate(
             device=device,
         )
     else:
-        from mltta.captions.engines.composer import ComposerEngine
+        from mltta.captions.generate.engines.composer import ComposerEngine
 
         writer = ComposerEngine(label_set)
     try:

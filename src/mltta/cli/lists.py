@@ -28,7 +28,7 @@ def models(
     match: Annotated[str, typer.Option("--filter", help="Only names that contain this.")] = "",
 ) -> None:
     """List models that can be named with --model."""
-    from mltta.weights import PAPER_MODELS
+    from mltta.model.weights import PAPER_MODELS
 
     names = ["mini", *(f"{name}:openai" for name in PAPER_MODELS)]
     if all:

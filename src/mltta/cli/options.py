@@ -17,8 +17,8 @@ from mltta.errors import ConfigError
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from mltta.backbone import Backbone
     from mltta.labels import LabelSet, LabelSource
+    from mltta.model.backbone import Backbone
 
 Model = Annotated[
     str | None,
@@ -137,7 +137,7 @@ def open_backbone(
     dtype: str | None = None,
 ) -> Backbone:
     """The model that the options name, the embedded one when they name none."""
-    from mltta.backbone import load_backbone
+    from mltta.model.backbone import load_backbone
 
     return load_backbone(
         model or (None if weights else "mini"),
@@ -153,7 +153,7 @@ def open_backbone(
 def with_synonyms(labels: LabelSource, synonyms: Path | None, wordnet: bool) -> LabelSet:
     """The labels, with the further words that the options name."""
     from mltta.labels import LabelSet
-    from mltta.synonyms import add_synonyms, read_synonyms, wordnet_synonyms
+    from mltta.labels.synonyms import add_synonyms, read_synonyms, wordnet_synonyms
 
     found = LabelSet.of(labels)
     if synonyms is not None:

@@ -12,9 +12,9 @@ from mltta.cli import options
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.backbone import Backbone
+    from mltta.evaluation.train_prompts import Examples
     from mltta.labels import LabelSet
-    from mltta.train_prompts import Examples
+    from mltta.model.backbone import Backbone
 
 app = typer.Typer(
     no_args_is_help=True, help="Train learned prompts (CoOp), look at a file of them, or share it."
@@ -62,9 +62,9 @@ def train(
     quick_gelu: options.QuickGelu = None,
     allow_torchscript: options.AllowTorchscript = False,
 ) -> None:
+    from mltta.evaluation.train_prompts import Training, train_prompts
     from mltta.labels import LabelSet
-    from mltta.learned_prompts import save_prompts
-    from mltta.train_prompts import Training, train_prompts
+    from mltta.model.learned_prompts import save_prompts
 
     if out.suffix != ".safetensors":
         raise ConfigError(f"--out {out}: prompts are saved as .safetensors, name the file so")
@@ -103,9 +103,9 @@ def train(
 
 def from_captions(backbone: Backbone, labels: LabelSet, captions: str | None) -> Examples:
     """Captions of a base, the embedded ones when none is given."""
-    from mltta.captions.base import default_captions
     from mltta.captions.open import open_captions
-    from mltta.train_prompts import caption_examples
+    from mltta.captions.store import default_captions
+    from mltta.evaluation.train_prompts import caption_examples
 
     base = default_captions(backbone) if captions is None else open_captions(captions, backbone)
     return caption_examples(backbone, labels, base)
@@ -115,7 +115,7 @@ def from_images(backbone: Backbone, labels: LabelSet, folder: Path, shots: int |
     """Labelled images: with a file of labels beside them, or in one folder a label."""
     from mltta.data.class_folders import load_class_folders
     from mltta.data.folder import has_labels, load_folder
-    from mltta.train_prompts import image_examples
+    from mltta.evaluation.train_prompts import image_examples
 
     data = load_folder(folder, labels=labels) if has_labels(folder) else load_class_folders(folder, labels)
     with options.progress() as bar:
@@ -137,8 +137,8 @@ def push(
 
     Everyone then uses them as `--prompts hf-hub:ORG/NAME`. Sent are the tensors and what is known about them.
     """
-    from mltta import hub
-    from mltta.learned_prompts import load_prompts, push_prompts
+    from mltta.model.learned_prompts import load_prompts, push_prompts
+    from mltta.storage import hub
 
     url = push_prompts(load_prompts(file), name, private)
     typer.echo(f"sent to {url}: --prompts {hub.PREFIX}{name}")
@@ -149,7 +149,7 @@ def info(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.")],
 ) -> None:
     """Say what a file of prompts holds and what it was trained on: `mltta prompts info voc.safetensors`."""
-    from mltta.learned_prompts import MaPLe, load_prompts
+    from mltta.model.learned_prompts import MaPLe, load_prompts
 
     prompts = load_prompts(file)
     *labels, tokens, width = prompts.context.shape

@@ -12,7 +12,7 @@ from mltta.cli import options
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.learned_prompts import AnyPrompts
+    from mltta.model.learned_prompts import AnyPrompts
 
 HELP = """The paper's tables and figures, run on your data and weights.
 
@@ -82,10 +82,10 @@ def reproduce(
 ) -> None:
     from mltta.data import load_dataset
     from mltta.evaluation.page import comparison_section, example_section, gain_by_label_count
-    from mltta.evaluation.reproduce import Place, Reproduction, settings_of, view_figure, view_settings
-    from mltta.paper import Setting, claims
     from mltta.report.page import Plot, Section, html_page
     from mltta.report.tables import render
+    from mltta.reproduction.paper import Setting, claims
+    from mltta.reproduction.run import Place, Reproduction, settings_of, view_figure, view_settings
 
     figures = {one.value for one in figure or []}
     numbers = table or ([] if figures else list(range(1, 8)))
@@ -177,7 +177,7 @@ def reproduce(
 
 def load_several(files: list[str]) -> dict[str, AnyPrompts]:
     """Learned prompts by their kind; a table has room for one of each."""
-    from mltta.learned_prompts import load_prompts
+    from mltta.model.learned_prompts import load_prompts
 
     found: dict[str, AnyPrompts] = {}
     for file in files:
@@ -190,7 +190,7 @@ def load_several(files: list[str]) -> dict[str, AnyPrompts]:
 
 def paper_model(name: str) -> str:
     """A model as the paper calls it: ViT-B-16:openai is ViT-B/16; any other keeps its name."""
-    from mltta.weights import PAPER_MODELS
+    from mltta.model.weights import PAPER_MODELS
 
     plain = name.removesuffix(":openai")
     return next((paper for paper, own in PAPER_MODELS.items() if plain in (paper, own)), plain)

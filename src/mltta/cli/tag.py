@@ -78,10 +78,10 @@ def tag(
     allow_torchscript: options.AllowTorchscript = False,
     verbose: options.Verbose = False,
 ) -> None:
-    from mltta.execution import Execution
-    from mltta.images import find_images
+    from mltta.images.load import find_images
+    from mltta.pipeline.execution import Execution
+    from mltta.report.tags import Writer
     from mltta.tagger import Tagger
-    from mltta.writers import Writer
 
     missing = [path for path in paths if not path.exists()]
     if len(missing) < len(paths):  # what is there is tagged; what is not is listed with the rest that failed
@@ -143,8 +143,8 @@ def make_folder(folder: Path) -> None:
 
 def save_picture(tags: Any, folder: Path, used: set[Path]) -> None:
     """Write an annotated copy under the image's own name; names that clash within a run get a number."""
-    from mltta.images import load_image
-    from mltta.picture import annotate
+    from mltta.images.load import load_image
+    from mltta.report.picture import annotate
 
     stem, n = Path(tags.image).stem, 1
     while (target := folder / (f"{stem}.png" if n == 1 else f"{stem}-{n}.png")) in used:

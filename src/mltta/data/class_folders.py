@@ -7,7 +7,7 @@ import os
 from mltta.data.dataset import Dataset, DatasetError
 from mltta.data.layout import as_folder, missing
 from mltta.data.named import mark
-from mltta.images import find_images
+from mltta.images.load import find_images
 from mltta.labels import LabelSet, LabelSource
 
 _TREE = """dog/a.jpg …     one folder a label, named as the label is

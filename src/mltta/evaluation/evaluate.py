@@ -12,21 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.backbone import Backbone, load_backbone
-from mltta.captions.base import CaptionBase, default_captions, label_captions
+from mltta.captions.labelled import label_captions
+from mltta.captions.store import CaptionBase, default_captions
 from mltta.data import Dataset
-from mltta.encode import union
 from mltta.errors import ConfigError
-from mltta.evaluation.cache import FeatureCache
 from mltta.evaluation.recipes import Recipe, Setting
 from mltta.evaluation.results import Result, ResultWriter, run_name
-from mltta.evaluation.scoring import Judge, Run, Scorer
-from mltta.evaluation.stream import Counts, feature_stream
-from mltta.execution import Execution
 from mltta.methods import method_class
 from mltta.methods.base import Method, OnlineMethod
-from mltta.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource, load_descriptions
-from mltta.threads import side_by_side
+from mltta.model.backbone import Backbone, load_backbone
+from mltta.model.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource, load_descriptions
+from mltta.model.threads import side_by_side
+from mltta.pipeline.cache import FeatureCache
+from mltta.pipeline.encode import union
+from mltta.pipeline.execution import Execution
+from mltta.pipeline.scoring import Judge, Run, Scorer
+from mltta.pipeline.stream import Counts, feature_stream
 
 
 @dataclass

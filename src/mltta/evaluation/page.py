@@ -8,7 +8,7 @@ import numpy as np
 
 from mltta.data import Dataset
 from mltta.evaluation.summary import Line, Summary, comparison
-from mltta.images import load_image
+from mltta.images.load import load_image
 from mltta.report.page import Plot, Section, html_page
 from mltta.report.plots import bars_by_group, label_logits, per_class
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from mltta import __version__
-from mltta.backbone import Backbone
-from mltta.captions.base import CaptionBase, LabelledCaptions
+from mltta.captions.labelled import LabelledCaptions
+from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
-from mltta.evaluation.cache import rendering
 from mltta.methods import create_method
 from mltta.methods.base import Method
-from mltta.prompts import DEFAULT_TEMPLATE, TemplateSource
+from mltta.model.backbone import Backbone
+from mltta.model.prompts import DEFAULT_TEMPLATE, TemplateSource
+from mltta.pipeline.cache import rendering
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from mltta.metrics import (
     paired_difference,
     set_metrics,
 )
-from mltta.prompts import DEFAULT_TEMPLATE
+from mltta.model.prompts import DEFAULT_TEMPLATE
 from mltta.report.tables import Cell, Row, Table
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from mltta.captions.base import LabelledCaptions
-from mltta.encode import Encoded
+from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.label_encoder import LabelEncoder
+from mltta.images.views import ViewSpec
 from mltta.methods.config import Config
-from mltta.views import ViewSpec
+from mltta.model.label_encoder import LabelEncoder
+from mltta.pipeline.encode import Encoded
 
 if TYPE_CHECKING:
-    from mltta.backbone import Backbone
-    from mltta.maple import PromptedViews
+    from mltta.model.backbone import Backbone
+    from mltta.model.maple import PromptedViews
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mltta.encode import Encoded
+from mltta.images.views import ViewSpec
 from mltta.methods.base import Method, register
-from mltta.views import ViewSpec
+from mltta.pipeline.encode import Encoded
 
 
 @register("clip", "zero-shot CLIP, nothing adapted: one view, the fastest")

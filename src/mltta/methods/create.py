@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from mltta.backbone import Backbone, load_backbone
-from mltta.captions.base import CaptionBase, LabelledCaptions, default_captions, label_captions
+from mltta.captions.labelled import LabelledCaptions, label_captions
+from mltta.captions.store import CaptionBase, default_captions
 from mltta.errors import ConfigError
 from mltta.labels import LabelSet
 from mltta.methods.base import Method, Problem, Teacher, method_class
-from mltta.prompts import (
+from mltta.model.backbone import Backbone, load_backbone
+from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
     TemplateSource,

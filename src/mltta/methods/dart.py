@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mltta.encode import Encoded
 from mltta.errors import ConfigError
 from mltta.methods.base import OnlineMethod, Problem, State, register
 from mltta.methods.config import Rule, TuningConfig
 from mltta.methods.retrieval import weak_label_counts
 from mltta.methods.tuning import Moments, adamw
+from mltta.model.vit import PromptedViT
 from mltta.objectives import bind_labels, entropy, marginal_entropy, select_confident
-from mltta.vision_prompt import PromptedViT
+from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.encode import Encoded
 from mltta.errors import ConfigError
+from mltta.images.views import ViewSpec
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import Rule, TuningConfig
 from mltta.methods.tuning import tune_context
 from mltta.objectives import bound_entropy, entropy, select_confident
-from mltta.views import ViewSpec
+from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DiffTPT(Method):
         if not config.generated:
             raise ConfigError(
                 "difftpt needs images generated beforehand: make them with "
-                "mltta.generate_views.generate_variations (pip install mltta[diffusion]) or by other means, "
+                "mltta.model.variations.generate_variations (pip install mltta[diffusion]) or by other means, "
                 "and give generated=FOLDER with one folder for each image"
             )
         if not Path(config.generated).is_dir():

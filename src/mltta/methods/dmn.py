@@ -8,11 +8,11 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.encode import Encoded
 from mltta.methods.base import OnlineMethod, State, register
 from mltta.methods.config import Rule, ViewConfig
 from mltta.methods.tda import empty_memory, remember
 from mltta.objectives import select_confident
+from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)

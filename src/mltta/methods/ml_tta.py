@@ -9,14 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mltta.captions.base import LabelledCaptions
-from mltta.encode import Encoded
+from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import Rule, ViewConfig
 from mltta.methods.retrieval import WeakLabels, combined_labels
 from mltta.methods.tuning import tune_context
 from mltta.objectives import bound_entropy, entropy, label_set_bce, select_confident
+from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mltta.captions.base import LabelledCaptions
+from mltta.captions.labelled import LabelledCaptions
 
 #: whose labels make a view's weak label set: the nearest caption's (paper), or those of several captions combined
 WeakLabels = Literal["nearest", "vote", "weighted", "union", "intersection"]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mltta.encode import Encoded
 from mltta.methods.base import Method, register
 from mltta.methods.config import Rule, TuningConfig
 from mltta.methods.tuning import tune_context
 from mltta.objectives import entropy, select_confident
+from mltta.pipeline.encode import Encoded
 
 #: CLIPScore is max(0, 2.5 cos)
 CLIPSCORE_WEIGHT = 2.5

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mltta.encode import Encoded
 from mltta.methods.base import OnlineMethod, State, register
 from mltta.methods.config import Rule, ViewConfig
 from mltta.objectives import entropy, marginal_entropy, select_confident
+from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)

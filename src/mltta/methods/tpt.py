@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mltta.encode import Encoded
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import TuningConfig
 from mltta.methods.retrieval import weak_label_counts
 from mltta.methods.tuning import tune_context
 from mltta.objectives import bind_labels, bound_entropy, entropy, select_confident
+from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)

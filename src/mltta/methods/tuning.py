@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from mltta.label_encoder import LabelEncoder
+from mltta.model.label_encoder import LabelEncoder
 
 if TYPE_CHECKING:
-    from mltta.maple import PromptedViews
+    from mltta.model.maple import PromptedViews
 
 BETAS, EPS = (0.9, 0.999), 1e-8
 

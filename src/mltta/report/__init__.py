@@ -5,8 +5,8 @@ Plots live in ``mltta.report.plots``, which needs matplotlib and is imported onl
 
 from __future__ import annotations
 
-from mltta.report.compare import side_by_side
 from mltta.report.page import Plot, Section, html_page
 from mltta.report.tables import Cell, Row, Table, render
+from mltta.reproduction.compare import side_by_side
 
 __all__ = ["Cell", "Plot", "Row", "Section", "Table", "html_page", "render", "side_by_side"]

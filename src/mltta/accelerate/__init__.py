@@ -1,0 +1,1 @@
+"""Only speed: everything works without this room, and gives the same numbers (docs/speed.md says how near)."""

@@ -1,0 +1,189 @@
+"""All views of many images on a device: the pictures of `mltta.images.views` to the bit, made by the device.
+
+The random numbers are the same, so each view shows the same part of its image, and it is resampled in the same
+whole-number arithmetic. AugMix may differ from the CPU's by a level here and there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mltta.accelerate.augmix import mix_views
+from mltta.accelerate.draws import draw_crops, draw_numbers
+from mltta.accelerate.resample import Boxes, resample, upload
+from mltta.errors import ConfigError, ImageError
+from mltta.images.augmix import AUGMIX_DRAWS, draw_plans
+from mltta.images.geometry import Ints, clean_axes, working_size
+from mltta.images.views import Preprocess, ViewSpec, normalise_levels
+
+# Bytes that AugMix takes for each pixel of a view.
+_AUGMIX_BYTES = 80
+
+
+class DeviceViews:
+    """Renders the views of images on a device, equal to those of `render_views`.
+
+    Args:
+        dtype: of the views.
+        channels_last: lay the views out in memory as (B, N, S, S, 3).
+        max_bytes: about how much memory may be used beside the images and the views.
+
+    Example:
+        >>> device_views = DeviceViews(Preprocess(), "cpu", torch.float32)
+        >>> views = device_views.render([torch.zeros(3, 4, 3, dtype=torch.uint8)], ViewSpec(count=2), 0, ["id"])
+        >>> tuple(views.shape)
+        (1, 2, 3, 224, 224)
+    """
+
+    def __init__(
+        self,
+        preprocess: Preprocess,
+        device: str | torch.device,
+        dtype: torch.dtype = torch.float32,
+        *,
+        channels_last: bool = False,
+        max_bytes: int = 1 << 30,
+    ) -> None:
+        self.preprocess, self.device, self.dtype = preprocess, torch.device(device), dtype
+        self.channels_last, self.max_bytes = channels_last, max_bytes
+        # (3, 256) the levels themselves, and what becomes of them
+        self._levels = torch.arange(256, dtype=torch.uint8).repeat(3, 1).to(self.device)
+        shown = normalise_levels(torch.arange(256).view(1, 256, 1, 1).expand(-1, -1, 1, 3), preprocess)
+        self._shown = shown.view(3, 256).to(self.device, dtype)
+
+    @torch.no_grad()
+    def render(self, images: Sequence[Tensor], spec: ViewSpec, seed: int, ids: Sequence[str]) -> Tensor:
+        """Render all views of the images, normalised for the model.
+
+        Args:
+            images: RGB pixels, uint8, each (H, W, 3), on any device.
+            ids: what the randomness of each image hangs on, by custom its `mltta.images.load.image_id`.
+
+        Returns:
+            views of shape (B, N, 3, S, S).
+        """
+        _check(images, spec, ids)
+        count, side, cubic = spec.count, self.preprocess.size, self.preprocess.interpolation == "bicubic"
+        shape = (side, side, 3) if self.channels_last else (3, side, side)
+        views = torch.empty(len(images), count, *shape, dtype=self.dtype, device=self.device)
+        if len(images):
+            sizes = np.array([(image.shape[1], image.shape[0]) for image in images])
+            pixels = self._together(images)
+            clean = np.array([clean_axes((w, h), self.preprocess) for w, h in sizes.tolist()])
+            self._resample(pixels, sizes, clean[:, None], views, 0, cubic)
+            if count > 1:
+                source, small = self._working_copies(pixels, sizes, spec)
+                crops = self._draw_crops(small, spec, seed, ids)
+                if spec.augmix:
+                    self._mix(source, small, crops, views, seed, ids)
+                else:
+                    self._resample(source, small, crops, views, 1)
+        return views.permute(0, 1, 4, 2, 3) if self.channels_last else views
+
+    def _together(self, images: Sequence[Tensor]) -> Tensor:
+        """Bring all pixels to the device, one image after another."""
+        flat = [image.reshape(-1) for image in images]
+        if self.device.type != "cuda" or flat[0].is_cuda:
+            return torch.cat([image.to(self.device) for image in flat])
+        pinned = torch.empty(sum(map(len, flat)), dtype=torch.uint8, pin_memory=True)
+        return torch.cat(flat, out=pinned).to(self.device, non_blocking=True)
+
+    def _resample(
+        self, source: Tensor, sizes: Ints, axes: Ints, views: Tensor, first: int, cubic: bool = False
+    ) -> None:
+        """Make views from `first` on: axes (B, n, 2, 5) of images of these sizes, normalised."""
+        each, side = axes.shape[1], self.preprocess.size
+        rows = np.arange(len(sizes))[:, None] * views.shape[1] + first + np.arange(each)
+        stride = 3 * side if self.channels_last else side
+        boxes = _boxes(sizes, axes, rows.ravel() * 3 * side * side, (side, side), stride)
+        resample(
+            source,
+            boxes,
+            views,
+            self._shown,
+            cubic=cubic,
+            channels_last=self.channels_last,
+            max_bytes=self.max_bytes,
+        )
+
+    def _mix(
+        self, source: Tensor, sizes: Ints, axes: Ints, views: Tensor, seed: int, ids: Sequence[str]
+    ) -> None:
+        """Make crops and mix each by AugMix, as many at once as fit into memory."""
+        each, side = axes.shape[1], self.preprocess.size
+        plans = draw_plans(draw_numbers(seed, ids, each + 1, "augmix", AUGMIX_DRAWS))
+        place = np.arange(len(sizes) * each) * 3 * side * side
+        boxes = _boxes(sizes, axes, place, (side, side), 3 * side)
+        step = max(1, self.max_bytes // (_AUGMIX_BYTES * side * side))
+        for start in range(0, len(boxes), step):
+            part = boxes[start : start + step]
+            part.place[:] -= place[start]
+            levels = torch.empty(len(part), side, side, 3, dtype=torch.uint8, device=self.device)
+            resample(source, part, levels, self._levels, cubic=False, max_bytes=self.max_bytes)
+            numbers = np.arange(start, start + len(part))
+            mixed = mix_views(levels.permute(0, 3, 1, 2), plans.pick(numbers)).permute(0, 2, 3, 1)
+            normalised = normalise_levels(mixed, self.preprocess).to(self.dtype)
+            shown = normalised.permute(0, 2, 3, 1) if self.channels_last else normalised
+            rows = upload(numbers // each * (each + 1) + 1 + numbers % each, self.device)
+            views.flatten(0, 1).index_copy_(0, rows, shown)
+
+    def _working_copies(self, source: Tensor, sizes: Ints, spec: ViewSpec) -> tuple[Tensor, Ints]:
+        """Reduce large images to what their crops can show; all pixels, and the sizes."""
+        small = np.array([working_size((w, h), spec.working_size) for w, h in sizes.tolist()])
+        if (small == sizes).all():
+            return source, sizes
+        axes = np.zeros((len(sizes), 1, 2, 5), np.int64)
+        axes[:, 0, :, 1], axes[:, 0, :, 2] = sizes, small
+        copies = torch.empty(int(3 * small.prod(1).sum()), dtype=torch.uint8, device=self.device)
+        boxes = _boxes(sizes, axes, _starts(small), small, 3 * small[:, 0])
+        resample(source, boxes, copies, self._levels, cubic=False, max_bytes=self.max_bytes)
+        return copies, small
+
+    def _draw_crops(self, sizes: Ints, spec: ViewSpec, seed: int, ids: Sequence[str]) -> Ints:
+        """Draw the crops of images of these sizes: how each is resampled along x and y, (B, N - 1, 2, 5)."""
+        axes = np.zeros((len(sizes), spec.count - 1, 2, 5), np.int64)
+        left, top, width, height, flip = draw_crops(seed, ids, sizes, spec).transpose(2, 0, 1)
+        axes[:, :, 0, 0], axes[:, :, 0, 1], axes[:, :, 0, 4] = left, width, flip
+        axes[:, :, 1, 0], axes[:, :, 1, 1] = top, height
+        axes[:, :, :, 2] = self.preprocess.size
+        return axes
+
+
+def _starts(sizes: Ints) -> Ints:
+    """Where the pixels of each image begin among those of all."""
+    starts: Ints = np.cumsum([0, *(3 * sizes.prod(1))])[:-1]
+    return starts
+
+
+def _boxes(sizes: Ints, axes: Ints, place: Ints, kept: Ints | tuple[int, int], stride: Ints | int) -> Boxes:
+    """Boxes with axes (B, n, 2, 5) of images of these sizes, n of each."""
+    each = axes.shape[1]
+    total = len(sizes) * each
+    return Boxes(
+        _starts(sizes).repeat(each),
+        sizes[:, 0].repeat(each),
+        axes.reshape(total, 2, 5),
+        np.broadcast_to(np.asarray(kept, np.int64), (total, 2)),
+        place,
+        np.broadcast_to(np.asarray(stride, np.int64), total),
+    )
+
+
+def _check(images: Sequence[Tensor], spec: ViewSpec, ids: Sequence[str]) -> None:
+    """Refuse what cannot be rendered here."""
+    if spec.generated:
+        raise ConfigError(
+            "generated views are images of their own: render them with mltta.images.views.render_views"
+        )
+    if len(ids) != len(images):
+        raise ConfigError(f"{len(ids)} ids for {len(images)} images: give one id for each image")
+    for image in images:
+        if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.numel():
+            shape = "x".join(map(str, image.shape))
+            raise ImageError(
+                f"tensor of shape {shape}, {image.dtype}: give RGB pixels (H, W, 3), torch.uint8"
+            )

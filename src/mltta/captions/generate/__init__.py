@@ -1,0 +1,1 @@
+"""Write captions for labels: what to ask, whom, and what of the answers is kept."""

@@ -1,0 +1,180 @@
+"""Which labels a caption is asked to mention: at random, as in the paper, or as they occur together in photos."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import logging
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltta.captions.generate.engines import Request
+from mltta.data.dataset import Dataset
+from mltta.errors import ConfigError, LabelError
+from mltta.labels import LabelSet
+
+log = logging.getLogger("mltta")
+#: the paper's words (appendix, text description base construction)
+PROMPT = (
+    "Make a sentence to describe a photo. Requirements: Each sentence should be less than 15 words "
+    "and include keywords: {}"
+)
+MOST_LABELS = 5
+
+
+class Cooccurrence:
+    """How often labels occur, and occur together.
+
+    >>> Cooccurrence.of_pairs(LabelSet.of("dog, cat"), [("dog", "cat", 3)]).counts.tolist()
+    [[0.0, 3.0], [3.0, 0.0]]
+    """
+
+    def __init__(self, labels: LabelSet, counts: NDArray[Any]) -> None:
+        """Args:
+        counts: (C, C), how often the row's label occurs together with the column's; on the diagonal how often it
+            occurs at all. A label with 0 there counts as often as its row adds up to.
+        """
+        counts = np.asarray(counts, dtype=np.float64)
+        if counts.shape != (len(labels), len(labels)):
+            raise ConfigError(f"co-occurrence counts of shape {counts.shape} for {len(labels)} labels")
+        if not np.isfinite(counts).all() or (counts < 0).any() or not counts.any():
+            raise ConfigError("co-occurrence counts must be numbers from 0, and for these labels not all 0")
+        self.labels, self.counts = labels, counts
+        diagonal = counts.diagonal()
+        self.own = np.where(diagonal > 0, diagonal, counts.sum(axis=1))
+        together = counts * (1 - np.eye(len(labels)))
+        self.given = together / np.where(self.own > 0, self.own, 1)[:, None]  # [c, l]: share of c's with l
+        unseen = [name for name, own in zip(labels.names, self.own, strict=True) if own == 0]
+        if unseen:
+            log.warning("never asked for, because the counts have none of them: %s", ", ".join(unseen))
+
+    @classmethod
+    def of_dataset(cls, dataset: Dataset) -> Cooccurrence:
+        """Count over the images of a dataset."""
+        present = (dataset.targets == 1).astype(np.float64)  # (N, C)
+        return cls(dataset.labels, present.T @ present)
+
+    @classmethod
+    def of_pairs(cls, labels: LabelSet, pairs: Iterable[tuple[str, str, float]]) -> Cooccurrence:
+        """Count from pairs of labels; a label paired with itself says how often it occurs at all."""
+        counts = np.zeros((len(labels), len(labels)))
+        for one, other, count in pairs:
+            a, b = _position(labels, one), _position(labels, other)
+            if a is not None and b is not None:
+                counts[a, b] += count
+                if a != b:
+                    counts[b, a] += count
+        return cls(labels, counts)
+
+    @classmethod
+    def load(cls, path: str | Path, labels: LabelSet) -> Cooccurrence:
+        """Read ``{"labels": […], "counts": [[…]]}``, or pairs: JSON ``[["dog", "cat", 12], …]`` or CSV ``dog,cat,12``.
+
+        Labels of the file that are not in the set are passed over.
+        """
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+            if path.suffix.casefold() == ".csv":
+                return cls.of_pairs(labels, _csv_pairs(text))
+            held = json.loads(text)
+            if isinstance(held, dict):
+                return cls(labels, _matched(labels, held["labels"], np.asarray(held["counts"], np.float64)))
+            return cls.of_pairs(labels, [(str(a), str(b), float(count)) for a, b, count in held])
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise ConfigError(
+                f"{path} holds no co-occurrence counts ({error}). Give JSON "
+                '{"labels": ["dog", …], "counts": [[9, …], …]}, or pairs as JSON [["dog", "cat", 12], …] or CSV.'
+            ) from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the file that `load` reads."""
+        held = {"labels": list(self.labels.names), "counts": self.counts.tolist()}
+        Path(path).write_text(json.dumps(held) + "\n", encoding="utf-8")
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells counts apart."""
+        return hashlib.blake2b(self.counts.tobytes(), digest_size=8).hexdigest()
+
+    def draw(self, size: int, rng: random.Random) -> list[int]:
+        """Draw labels: the first by its frequency, each next by its mean frequency beside those drawn.
+
+        Fewer come when nothing occurs beside them.
+        """
+        drawn: list[int] = []
+        weights = self.own
+        while len(drawn) < size and weights.any():
+            drawn += rng.choices(range(len(weights)), weights.tolist())
+            weights = self.given[drawn].mean(axis=0)
+            weights[drawn] = 0
+        return drawn
+
+
+class Sampler:
+    """Makes request n of a run; it depends on the labels, the seed and n alone."""
+
+    def __init__(self, labels: LabelSet, seed: int = 0, cooccurrence: Cooccurrence | None = None) -> None:
+        self._texts = labels.texts
+        self._seed = seed
+        self._cooccurrence = cooccurrence
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What requests depend on, besides the labels."""
+        drawn = "uniform" if self._cooccurrence is None else f"co-occurrence {self._cooccurrence.fingerprint}"
+        return {"seed": self._seed, "prompt": PROMPT, "sampling": drawn}
+
+    def __call__(self, n: int) -> Request:
+        """Draw one to five labels and ask for a sentence with them."""
+        key = hashlib.blake2b(f"{self._seed}\0{n}".encode(), digest_size=16).digest()
+        rng = random.Random(int.from_bytes(key, "big"))
+        size = rng.randint(1, min(MOST_LABELS, len(self._texts)))
+        if self._cooccurrence is None:
+            drawn = rng.sample(range(len(self._texts)), size)
+        else:
+            drawn = self._cooccurrence.draw(size, rng)
+        keywords = tuple(self._texts[i] for i in drawn)
+        return Request(n, keywords, PROMPT.format(", ".join(keywords)), rng.getrandbits(31))
+
+
+def _position(labels: LabelSet, name: str) -> int | None:
+    try:
+        return labels.index(name)
+    except LabelError:
+        return None
+
+
+def _matched(labels: LabelSet, names: list[str], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A file's counts in the order of the label set."""
+    if counts.shape != (len(names), len(names)):
+        raise ValueError(f"{len(names)} labels, but counts of shape {counts.shape}")
+    places = {a: p for a, name in enumerate(names) if (p := _position(labels, name)) is not None}
+    matched = np.zeros((len(labels), len(labels)))
+    at = list(places.values())
+    matched[np.ix_(at, at)] = counts[np.ix_(list(places), list(places))]
+    return matched
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _csv_pairs(text: str) -> list[tuple[str, str, float]]:
+    """Rows of two labels and a count, below a header or not."""
+    rows = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
+    if rows and not _is_number(rows[0][-1]):
+        rows = rows[1:]
+    return [(a.strip(), b.strip(), float(count)) for a, b, count in rows]

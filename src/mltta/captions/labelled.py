@@ -1,0 +1,93 @@
+"""Captions with the labels of one set that each of them names: what is retrieved from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from mltta.captions.compose import compose_captions
+from mltta.captions.nouns import label_matches
+from mltta.captions.search import Search
+from mltta.captions.store import CaptionBase
+from mltta.errors import CaptionError
+from mltta.labels import LabelSet
+
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
+
+#: sentences composed for a label that no caption mentions, fewer when there are thousands of labels
+PER_LABEL, COMPOSED_AT_MOST = 16, 8192
+
+
+class LabelledCaptions:
+    """Captions with the labels of one set that each of them names, perhaps none: what is retrieved from."""
+
+    def __init__(self, embeddings: Tensor, mentions: Sequence[Sequence[int]], n_labels: int):
+        """Args:
+        embeddings: (K, D) unit features.
+        mentions: for each caption the labels it mentions, in order, repeats kept.
+        n_labels: C.
+        """
+        if len(mentions) != embeddings.shape[0] or not len(mentions):
+            raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
+        self.embeddings = embeddings.float()
+        self._search = Search(self.embeddings)
+        self.mentions = mentions
+        self.n_labels = n_labels
+        device = embeddings.device
+        width = max(1, *map(len, mentions))
+        padded = [[*m, *[n_labels] * (width - len(m))] for m in mentions]
+        self._members = torch.tensor(
+            padded, dtype=torch.int32, device=device
+        )  # (K, longest), n_labels = no label
+        self._k_list = torch.tensor([len(m) for m in mentions], device=device)
+        self._k_set = torch.tensor([len(set(m)) for m in mentions], device=device)
+
+    def __len__(self) -> int:
+        return self.embeddings.shape[0]
+
+    def named(self) -> LabelledCaptions:
+        """Those that name at least one label."""
+        rows = [i for i, labels in enumerate(self.mentions) if labels]
+        if len(rows) == len(self):
+            return self
+        at = torch.tensor(rows, device=self.embeddings.device)
+        return LabelledCaptions(self.embeddings[at], [self.mentions[i] for i in rows], self.n_labels)
+
+    def nearest(self, features: Tensor, n: int) -> Tensor:
+        """Indices (..., n) of the captions most similar to features (..., D), nearest first; exact."""
+        return self._search(features, n)[1]
+
+    def k(self, caption: Tensor, count: Literal["set", "list"] = "set") -> Tensor:
+        """How many labels each caption names: as a set (paper) or counting repeats (released)."""
+        return (self._k_set if count == "set" else self._k_list)[caption]
+
+    def votes(self, features: Tensor, n: int, scale: float) -> Tensor:
+        """Share (..., C) of the n captions nearest to features (..., D) that name each label, nearer ones more."""
+        similarity, near = self._search(features, n)
+        weight = (scale * similarity).softmax(dim=-1)
+        return (weight.unsqueeze(-2) @ self.multi_hot(near)).squeeze(-2)
+
+    def multi_hot(self, caption: Tensor) -> Tensor:
+        """Label sets (..., C) of captions (...) as zeros and ones."""
+        members = self._members[caption].long()
+        hot = torch.zeros((*caption.shape, self.n_labels + 1), device=members.device)
+        return hot.scatter_(-1, members, 1.0)[..., :-1]
+
+
+def label_captions(labels: LabelSet, backbone: Backbone, base: CaptionBase) -> LabelledCaptions:
+    """A base's captions with the labels each names, plus composed ones for labels that none of them names."""
+    base.check_backbone(backbone)
+    mentions = label_matches(base.texts, labels, duplicates=True)
+    parts = [base.embeddings.float()]
+    named = {label for labels_of in mentions for label in labels_of}
+    missing = [i for i in range(len(labels)) if i not in named]
+    if missing:
+        per_label = max(2, min(PER_LABEL, COMPOSED_AT_MOST // len(missing)))
+        composed = compose_captions(labels, missing, per_label)
+        mentions += [list(labels_of) for _, labels_of in composed]
+        parts.append(backbone.encode_texts([text for text, _ in composed]))
+    return LabelledCaptions(torch.cat(parts).to(backbone.device), mentions, len(labels))

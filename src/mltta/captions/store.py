@@ -1,0 +1,205 @@
+"""A caption base: texts and their embeddings for one backbone; label sets are worked out for the labels in use."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.captions.read import read_texts
+from mltta.captions.search import Search
+from mltta.errors import CaptionError
+from mltta.model.weights import MINI
+from mltta.storage.folders import cache_folder
+
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
+
+log = logging.getLogger("mltta")
+FORMAT = "mltta-captions-1"
+#: what a base is on disk
+FILES = ("config.json", "texts.txt", "embeddings.safetensors")
+
+
+class CaptionBase:
+    """Sentences and their unit embeddings by one backbone's text tower.
+
+    On disk: a folder with ``config.json``, ``texts.txt`` (one a line) and ``embeddings.safetensors``, which is
+    loaded memory-mapped. The same base serves any label list.
+    """
+
+    def __init__(self, texts: Sequence[str], embeddings: Tensor, fingerprint: str, model: str = ""):
+        """Args:
+        fingerprint: hash of the text tower that made the embeddings.
+        model: what that model is called; bases written before names were kept have none.
+        """
+        if len(texts) != embeddings.shape[0]:
+            raise CaptionError(f"{len(texts)} texts for {embeddings.shape[0]} embeddings")
+        self.texts = list(texts)
+        self.embeddings = embeddings
+        self.fingerprint = fingerprint
+        self.model = model
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @classmethod
+    def build(cls, texts: Sequence[str], backbone: Backbone) -> CaptionBase:
+        """Embed sentences; blank and repeated ones are dropped."""
+        kept = list(dict.fromkeys(t for t in (" ".join(text.split()) for text in texts) if t))
+        if not kept:
+            raise CaptionError("no captions: every line is blank")
+        return cls(kept, backbone.encode_texts(kept), backbone.text_fingerprint, backbone.name)
+
+    @classmethod
+    def from_file(cls, source: str | os.PathLike[str], backbone: Backbone) -> CaptionBase:
+        """Embed the captions of a file or a dataset; `read_texts` says which it takes."""
+        return cls.build(read_texts(source), backbone)
+
+    @classmethod
+    def merge(cls, bases: Sequence[CaptionBase]) -> CaptionBase:
+        """Join bases of one backbone as they are embedded; a caption of several counts once, as in the first."""
+        first = bases[0]
+        for other in bases[1:]:
+            if other.fingerprint != first.fingerprint:
+                raise CaptionError(
+                    f"bases of different backbones cannot be merged: {describe(first)} and {describe(other)}. "
+                    "Build one of them again from its texts with the other's model."
+                )
+        rows: dict[str, tuple[int, int]] = {}
+        for which, base in enumerate(bases):
+            for row, text in enumerate(base.texts):
+                rows.setdefault(text, (which, row))
+        parts = [
+            base.embeddings[[row for from_, row in rows.values() if from_ == which]].float()
+            for which, base in enumerate(bases)
+        ]  # rows are in the order of the bases
+        model = next((base.model for base in bases if base.model), "")
+        return cls(list(rows), torch.cat(parts), first.fingerprint, model)
+
+    def save(self, folder: str | Path, compact: bool = False) -> None:
+        """Write the three files; the last one written is config.json, so a half-written base never loads.
+
+        Args:
+            compact: one byte a number, with a scale a caption: a quarter of the size.
+        """
+        from safetensors.torch import save
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        text = "\n".join(self.texts) + "\n"
+        tensors = {"embeddings": self.embeddings.contiguous()}
+        if compact:
+            scale = self.embeddings.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
+            tensors = {"embeddings": (self.embeddings / scale).round().to(torch.int8), "scale": scale[:, 0]}
+        config = {
+            "format": FORMAT,
+            "captions": len(self),
+            "dim": self.embeddings.shape[1],
+            "backbone": self.fingerprint,
+            "model": self.model,
+            "texts_blake2b": _digest(text),
+        }
+        (folder / "config.json").unlink(missing_ok=True)
+        for name, content in (
+            ("texts.txt", text.encode()),
+            ("embeddings.safetensors", save(tensors)),
+            ("config.json", (json.dumps(config, indent=1) + "\n").encode()),
+        ):
+            # renamed into place: whoever has the old file mapped keeps it whole
+            part = folder / f"{name}.{os.getpid()}"
+            part.write_bytes(content)
+            part.replace(folder / name)
+
+    @classmethod
+    def load(cls, folder: str | Path, backbone: Backbone | None = None) -> CaptionBase:
+        """Open a saved base memory-mapped; with a backbone given, refuse a base that another one built."""
+        from safetensors import SafetensorError, safe_open
+
+        folder = Path(folder)
+        if not (folder / "config.json").is_file():
+            raise CaptionError(f"{folder} is not a caption base: it holds no config.json")
+        try:
+            config = json.loads((folder / "config.json").read_text())
+            if config.get("format") != FORMAT:
+                raise CaptionError(f"{folder} is not a caption base (format {config.get('format')!r})")
+            text = (folder / "texts.txt").read_text(encoding="utf-8")
+            with safe_open(folder / "embeddings.safetensors", "pt") as file:
+                embeddings = file.get_tensor("embeddings")
+                if embeddings.dtype == torch.int8:
+                    embeddings = F.normalize(embeddings * file.get_tensor("scale")[:, None], dim=-1)
+        except (OSError, ValueError, AttributeError, SafetensorError) as error:
+            raise CaptionError(f"{folder} is not a caption base that can be read: {error}") from error
+        if _digest(text) != config["texts_blake2b"] or embeddings.shape != (
+            config["captions"],
+            config["dim"],
+        ):
+            raise CaptionError(f"{folder} is damaged: its files do not belong together. Build it again.")
+        base = cls(text.splitlines(), embeddings, config["backbone"], config.get("model", ""))
+        if backbone is not None:
+            base.check_backbone(backbone)
+        return base
+
+    def nearest(self, feature: Tensor, n: int) -> list[tuple[float, str]]:
+        """The n captions most similar to a unit feature (D), nearest first, each after its similarity."""
+        base = self.embeddings.float().to(feature.device)
+        similarity, rows = Search(base)(feature[None], n)
+        return [(s, self.texts[i]) for s, i in zip(similarity[0].tolist(), rows[0].tolist(), strict=True)]
+
+    @cached_property
+    def digest(self) -> str:
+        """Names what retrieval depends on: the texts and their embeddings."""
+        digest = hashlib.blake2b("\n".join(self.texts).encode(), digest_size=8)
+        digest.update(self.embeddings.contiguous().view(torch.uint8).numpy().data)
+        return digest.hexdigest()
+
+    def check_backbone(self, backbone: Backbone) -> None:
+        """Refuse embeddings that another text tower made: similarities to them would mean nothing."""
+        if self.fingerprint != backbone.text_fingerprint:
+            raise CaptionError(
+                f"this caption base was built by another backbone or under other prompts ({describe(self)}, but "
+                f"{backbone.name} is {backbone.text_fingerprint[:8]}). Build it again from its texts with this model."
+            )
+
+
+def describe(base: CaptionBase) -> str:
+    """Say which model a base belongs to."""
+    return f"{base.model or 'unnamed'} (weights {base.fingerprint[:8]})"
+
+
+def default_captions(backbone: Backbone) -> CaptionBase:
+    """The 12,000 sentences that ship with the embedded model, in the given backbone's space.
+
+    For the embedded model their embeddings ship too. Any other backbone embeds them once, which takes seconds on a
+    GPU and minutes on a CPU, and keeps them in the cache folder.
+    """
+    if backbone.name == "mini":
+        return CaptionBase.load(MINI / "captions", backbone)
+    shipped = MINI / "captions" / "texts.txt"
+    kept = (
+        cache_folder() / "captions" / f"{backbone.text_fingerprint}-{_digest(shipped.read_text('utf-8'))[:8]}"
+    )
+    try:
+        return CaptionBase.load(kept, backbone)
+    except CaptionError:
+        texts = read_texts(shipped)
+        log.info("embedding %d captions for %s, once", len(texts), backbone.name)
+        base = CaptionBase.build(texts, backbone)
+    try:
+        base.save(kept)
+    except OSError as error:
+        log.warning("the embedded captions could not be kept in %s: %s", kept, error)
+    return base
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

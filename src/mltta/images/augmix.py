@@ -1,0 +1,141 @@
+"""AugMix: blend a view with three randomly chained distortions of itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from mltta.images.geometry import Floats, Ints
+
+CHAINS = 3
+LONGEST_CHAIN = 3
+#: how many numbers a view may use up: one for each share, and for each chain its length and three a step
+AUGMIX_DRAWS = CHAINS + 1 + CHAINS * (1 + 3 * LONGEST_CHAIN)
+
+# An operation gets the image, a level in [0.1, 1) and a sign.
+Operation = Callable[[Image.Image, float, int], Image.Image]
+
+
+class Plans(NamedTuple):
+    """What AugMix does to V views."""
+
+    shares: Floats  # of the view itself and of its chains, (V, 1 + CHAINS)
+    operation: Ints  # index into OPERATIONS, or -1 past the end of a chain, (V, CHAINS, LONGEST_CHAIN)
+    level: Floats  # of the same shape, in [0.1, 1), like the sign
+    sign: Ints
+
+    def pick(self, rows: Ints) -> Plans:
+        """Select the plans of some views."""
+        return Plans(self.shares[rows], self.operation[rows], self.level[rows], self.sign[rows])
+
+
+def draw_plans(numbers: Floats) -> Plans:
+    """Plans from random numbers (V, AUGMIX_DRAWS): w ~ Dirichlet(1, 1, 1), m ~ Beta(1, 1), chains of one to three
+    operations drawn with replacement, each at its own level and sign."""
+    exponentials = -np.array([[math.log1p(-x) for x in row] for row in numbers[:, :CHAINS].tolist()])
+    exponentials = exponentials.reshape(-1, CHAINS)
+    share = numbers[:, CHAINS : CHAINS + 1]
+    shares = np.hstack([share, (1 - share) * exponentials / exponentials.sum(1, keepdims=True)])
+    shape = (len(numbers), CHAINS, LONGEST_CHAIN)
+    operation, level, sign = np.empty(shape, np.int64), np.empty(shape), np.empty(shape, np.int64)
+    at: Ints = np.full((len(numbers), 1), CHAINS + 1)
+    for chain in range(CHAINS):
+        length = 1 + (np.take_along_axis(numbers, at, 1) * LONGEST_CHAIN).astype(np.int64)
+        for depth in range(LONGEST_CHAIN):
+            # Numbers past the end of a chain belong to the next one, and are read here in vain.
+            places = np.minimum(at + 3 * depth + np.arange(1, 4), AUGMIX_DRAWS - 1)
+            which, how_much, side = np.take_along_axis(numbers, places, 1).T
+            operation[:, chain, depth] = np.where(depth < length[:, 0], which * len(OPERATIONS), -1)
+            level[:, chain, depth] = 0.1 + 0.9 * how_much
+            sign[:, chain, depth] = np.where(side < 0.5, 1, -1)
+        at = at + 1 + 3 * length
+    return Plans(shares, operation, level, sign)
+
+
+def augmix(image: Image.Image, plans: Plans, v: int) -> NDArray[np.float32]:
+    """Mix `m * image + (1 - m) * sum_j w_j * chain_j(image)`, as plan v says.
+
+    The weights add up to one and normalisation is affine, so normalising this mix once is the same as
+    mixing four normalised images.
+
+    Returns:
+        pixels of shape (H, W, 3), fractions of levels in [0, 255].
+    """
+    share, *weights = plans.shares[v].tolist()
+    mixed: NDArray[np.float32] = np.multiply(np.asarray(image), share, dtype=np.float32)
+    for chain, weight in enumerate(weights):
+        mixed += np.multiply(np.asarray(_chain(image, plans, v, chain)), weight, dtype=np.float32)
+    return mixed
+
+
+def _chain(image: Image.Image, plans: Plans, v: int, chain: int) -> Image.Image:
+    """Apply the operations of one chain."""
+    steps = zip(*(field[v, chain].tolist() for field in plans[1:]), strict=True)
+    for operation, level, sign in steps:
+        if operation >= 0:
+            image = OPERATIONS[operation](image, level, sign)
+    return image
+
+
+def _whole(level: float, maximum: float) -> int:
+    """Turn a level of at most 10 into a whole number of at most `maximum`."""
+    return int(level * maximum / 10)
+
+
+def _affine(image: Image.Image, *matrix: float) -> Image.Image:
+    """Resample under the map from output to input coordinates; what lies outside is black."""
+    return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
+
+
+def _autocontrast(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return ImageOps.autocontrast(image)
+
+
+def _equalize(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return ImageOps.equalize(image)
+
+
+def _posterize(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return ImageOps.posterize(image, 4 - _whole(level, 4))
+
+
+def _rotate(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return image.rotate(sign * _whole(level, 30), Image.Resampling.BILINEAR)
+
+
+def _solarize(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return ImageOps.solarize(image, 256 - _whole(level, 256))
+
+
+def _shear_x(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return _affine(image, 1, sign * level * 0.3 / 10, 0, 0, 1, 0)
+
+
+def _shear_y(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return _affine(image, 1, 0, 0, sign * level * 0.3 / 10, 1, 0)
+
+
+def _translate_x(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return _affine(image, 1, 0, sign * _whole(level, image.width / 3), 0, 1, 0)
+
+
+def _translate_y(image: Image.Image, level: float, sign: int) -> Image.Image:
+    return _affine(image, 1, 0, 0, 0, 1, sign * _whole(level, image.height / 3))
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    _autocontrast,
+    _equalize,
+    _posterize,
+    _rotate,
+    _solarize,
+    _shear_x,
+    _shear_y,
+    _translate_x,
+    _translate_y,
+)

@@ -1,0 +1,268 @@
+"""The views of an image: one clean view as the model wants it, and random crops that belong to the image.
+
+Or images that a diffusion model generated from it earlier, which lie in a folder of the image's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from mltta.errors import ConfigError, ImageError
+from mltta.images.augmix import AUGMIX_DRAWS, augmix, draw_plans
+from mltta.images.geometry import CROP_DRAWS, Floats, clean_axes, crop_boxes, working_size
+from mltta.images.load import SUFFIXES, load_image
+from mltta.images.load import image_id as content_id
+
+CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
+CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+_RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+_RESIZE_MODES = ("shortest", "squash", "longest")
+_MOST_RESIZED = 1 << 24
+#: how views are made; changes when the same spec gives other pixels, so that kept features are not mistaken
+RENDERING = "pillow-1"
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """What a model wants its pixels to be: a square of `size`, resized and normalised its own way."""
+
+    size: int = 224
+    mean: tuple[float, float, float] = CLIP_MEAN
+    std: tuple[float, float, float] = CLIP_STD
+    interpolation: str = "bicubic"
+    resize_mode: str = "shortest"
+
+    def __post_init__(self) -> None:
+        _require(_is_count(self.size), f"input size must be a whole number above 0, not {self.size!r}")
+        for name in ("mean", "std"):
+            values = _floats(getattr(self, name), 3, f"{name} must be three numbers")
+            object.__setattr__(self, name, values)
+        _require(min(self.std) > 0, f"std must be above 0, not {self.std}")
+        known = ", ".join(_RESAMPLING)
+        _require(
+            self.interpolation in _RESAMPLING, f"interpolation {self.interpolation!r}: choose from {known}"
+        )
+        known = ", ".join(_RESIZE_MODES)
+        _require(self.resize_mode in _RESIZE_MODES, f"resize_mode {self.resize_mode!r}: choose from {known}")
+
+    @classmethod
+    def from_open_clip(cls, cfg: Mapping[str, Any]) -> Preprocess:
+        """Read the settings that `open_clip.get_model_preprocess_cfg(model)` gives; gaps mean CLIP's own."""
+        size = cfg.get("size", 224)
+        if isinstance(size, (tuple, list)):
+            sides = set(size)
+            _require(len(sides) == 1, f"input size {tuple(size)}: only square inputs are supported")
+            size = sides.pop()
+        _require(cfg.get("mode", "RGB") == "RGB", f"input mode {cfg.get('mode')!r}: only RGB is supported")
+        fill = cfg.get("fill_color") if cfg.get("resize_mode") == "longest" else 0
+        _require(not fill, f"fill_color {fill!r}: only 0, black, is supported")
+        mean, std = cfg.get("mean") or CLIP_MEAN, cfg.get("std") or CLIP_STD
+        interpolation = cfg.get("interpolation") or "bicubic"
+        return cls(
+            size=size,
+            mean=(mean,) * 3 if isinstance(mean, (int, float)) else mean,
+            std=(std,) * 3 if isinstance(std, (int, float)) else std,
+            interpolation="bicubic" if interpolation == "random" else interpolation,
+            resize_mode=cfg.get("resize_mode") or "shortest",
+        )
+
+
+@dataclass(frozen=True)
+class ViewSpec:
+    """Which views of an image: view 0 is clean, the other `count - 1` are random crops.
+
+    Args:
+        scale: range of the part of the image's area that a crop covers.
+        ratio: range of a crop's width over its height.
+        flip: how often a crop is mirrored.
+        working_size: our own shortcut, not in the papers: crops are cut from a copy whose short side is at
+            most this. At 1024 the smallest default crop still has over 224 pixels a side, and 64 views of a
+            photo of 12 megapixels take a quarter of the time. None cuts from the original.
+        generated: a folder; then all views, view 0 too, are clean views of the images in its folder of the
+            image's name, sorted by file name, and nothing is cropped.
+    """
+
+    count: int = 64
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    flip: float = 0.5
+    augmix: bool = False
+    working_size: int | None = 1024
+    generated: str = ""
+
+    def __post_init__(self) -> None:
+        _require(_is_count(self.count), f"count of views must be a whole number above 0, not {self.count!r}")
+        for name in ("scale", "ratio"):
+            low, high = _floats(getattr(self, name), 2, f"{name} must be two numbers")
+            _require(0 < low <= high, f"{name} must run from above 0 upwards, not {(low, high)}")
+            object.__setattr__(self, name, (low, high))
+        _require(self.scale[1] <= 1, f"scale ends at the whole image, 1.0, not at {self.scale[1]}")
+        (flip,) = _floats((self.flip,), 1, "flip must be a number")
+        _require(0 <= flip <= 1, f"flip is a probability, from 0 to 1, not {flip}")
+        _require(isinstance(self.augmix, bool), f"augmix is true or false, not {self.augmix!r}")
+        small = self.working_size is None or _is_count(self.working_size)
+        _require(small, f"working_size must be a whole number above 0 or none, not {self.working_size!r}")
+        _require(
+            isinstance(self.generated, str), f"generated is the path of a folder, not {self.generated!r}"
+        )
+
+    def covers(self, other: ViewSpec) -> bool:
+        """Say whether the views of `other` are the first of these; the clean view 0 is in every spec of crops."""
+        if other.count == 1 and not self.generated and not other.generated:
+            return True
+        return replace(self, count=other.count) == other and self.count >= other.count
+
+
+def render_views(
+    image: Image.Image,
+    spec: ViewSpec,
+    preprocess: Preprocess,
+    *,
+    seed: int = 0,
+    image_id: str | None = None,
+    indices: Iterable[int] | None = None,
+    name: str | None = None,
+) -> torch.Tensor:
+    """Render the views of an image, normalised for the model.
+
+    View j depends on (seed, image id, spec without its count, j) alone: 16 views are the first 16 of 64.
+
+    Args:
+        image_id: the name the randomness hangs on, by default that of the pixels.
+        indices: render these views only, the same to the bit as those rows of the full render.
+        name: what the image is called, by which generated views are found.
+
+    Returns:
+        views of shape (N, 3, size, size), float32.
+
+    Example:
+        >>> views = render_views(Image.new("RGB", (500, 375)), ViewSpec(count=4), Preprocess())
+        >>> tuple(views.shape)
+        (4, 3, 224, 224)
+    """
+    chosen = range(spec.count) if indices is None else [int(j) for j in indices]
+    outside = [j for j in chosen if not 0 <= j < spec.count]
+    _require(not outside, f"views {outside} are not among views 0 to {spec.count - 1}")
+    size = preprocess.size
+    if spec.generated:
+        files = generated_files(spec, name)
+        pixels = np.empty((len(chosen), size, size, 3), np.uint8)
+        for row, j in zip(pixels, chosen, strict=True):
+            row[:] = np.asarray(clean_view(load_image(files[j]), preprocess))
+        return normalise_levels(torch.from_numpy(pixels), preprocess)
+    image = load_image(image)
+    identity = content_id(image) if image_id is None else image_id
+    # AugMix leaves fractions of levels, plain crops do not.
+    pixels = np.empty((len(chosen), size, size, 3), np.float32 if spec.augmix else np.uint8)
+    cut = [j for j in chosen if j]
+    source = _working_copy(image, spec.working_size) if cut else image
+    numbers = draw_numbers(seed, identity, cut, "crop", CROP_DRAWS)
+    boxes, _ = crop_boxes(numbers, np.tile(source.size, (len(cut), 1)), spec.scale, spec.ratio, spec.flip)
+    plans = draw_plans(draw_numbers(seed, identity, cut, "augmix", AUGMIX_DRAWS)) if spec.augmix else None
+    drawn = enumerate(boxes.tolist())
+    for row, j in zip(pixels, chosen, strict=True):
+        if j == 0:
+            row[:] = np.asarray(clean_view(image, preprocess))
+            continue
+        v, (left, top, width, height, flipped) = next(drawn)
+        crop = source.crop((left, top, left + width, top + height)).resize(
+            (size, size), Image.Resampling.BILINEAR
+        )
+        if flipped:
+            crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        row[:] = np.asarray(crop) if plans is None else augmix(crop, plans, v)
+    return normalise_levels(torch.from_numpy(pixels), preprocess)
+
+
+def generated_folder(folder: str | Path, name: str) -> Path:
+    """Where the generated views of an image of that name lie: always inside `folder`, whatever the name."""
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    return Path(folder, *(part for part in parts if part.strip("/") not in ("", "..")))
+
+
+def generated_files(spec: ViewSpec, name: str | None) -> list[Path]:
+    """All images generated for the image of that name, sorted, or an error when they are too few."""
+    if not name:
+        raise ImageError(
+            f"an image without a name has no generated views in {spec.generated}: give it as a file, or name it"
+        )
+    own = generated_folder(spec.generated, name)
+    found = own.iterdir() if own.is_dir() else ()
+    files = sorted(file for file in found if file.suffix.lower() in SUFFIXES and file.name[0] != ".")
+    if len(files) < spec.count:
+        raise ImageError(
+            f"{name}: {spec.count} generated views are asked for, and {own} holds {len(files)}; "
+            "generate more, or ask for fewer"
+        )
+    return files
+
+
+def draw_numbers(seed: int, identity: str, views: Iterable[int], stream: str, draws: int) -> Floats:
+    """Numbers (V, draws) in [0, 1) for some views of an image, each drawn by a generator of its own.
+
+    Streams are apart, so that AugMix on or off sees the same crops.
+    """
+    names = (f"{seed}|{identity}|{j}|{stream}".encode() for j in views)
+    seeds = (int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "big") for name in names)
+    # Only random() is drawn from: other distributions may change between releases of numpy.
+    rows = [np.random.Generator(np.random.PCG64(seed)).random(draws) for seed in seeds]
+    return np.array(rows).reshape(-1, draws)
+
+
+def _working_copy(image: Image.Image, most: int | None) -> Image.Image:
+    """Reduce a large image to what its crops can show."""
+    size = working_size(image.size, most)
+    return image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
+
+
+def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
+    """Resize and crop exactly as open_clip does at inference."""
+    size, resampling = preprocess.size, _RESAMPLING[preprocess.interpolation]
+    x, y = clean_axes(image.size, preprocess)
+    if x.size * y.size > _MOST_RESIZED:
+        # A line of 1 x 100000 pixels would first grow to 224 x 22 million: resample only what is kept.
+        (left, right), (top, bottom) = (
+            (axis.first * axis.length / axis.size, (axis.first + size) * axis.length / axis.size)
+            for axis in (x, y)
+        )
+        return image.resize((size, size), resampling, box=(left, top, right, bottom))
+    resized = image.resize((x.size, y.size), resampling)
+    if resized.size == (size, size):
+        return resized
+    return resized.crop((x.first, y.first, x.first + size, y.first + size))
+
+
+def normalise_levels(pixels: torch.Tensor, preprocess: Preprocess) -> torch.Tensor:
+    """Turn levels (N, S, S, 3) into `(x / 255 - mean) / std`, channels first."""
+    views = pixels.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+    device = pixels.device
+    mean, std = (torch.tensor(v, device=device).view(1, 3, 1, 1) for v in (preprocess.mean, preprocess.std))
+    return views.div_(255).sub_(mean).div_(std)
+
+
+def _require(fine: bool, message: str) -> None:
+    if not fine:
+        raise ConfigError(message)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _floats(values: Any, count: int, message: str) -> tuple[float, ...]:
+    """Read numbers given as a tuple, or as a list from a config file."""
+    try:
+        floats = tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        raise ConfigError(f"{message}, not {values!r}") from None
+    _require(len(floats) == count and all(map(math.isfinite, floats)), f"{message}, not {values!r}")
+    return floats

@@ -1,0 +1,5 @@
+"""Labels: what they are called, how a prompt says them, other words for them."""
+
+from mltta.labels.sets import BUILT_IN, LabelSet, LabelSource, read_label_text
+
+__all__ = ["BUILT_IN", "LabelSet", "LabelSource", "read_label_text"]

@@ -1,0 +1,217 @@
+"""Label sets: voc, coco, nuswide, or the user's own list with its synonyms."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, Union
+
+from mltta.errors import LabelError
+
+BUILT_IN = ("voc", "coco", "nuswide")
+_ASSETS = Path(__file__).parents[1] / "assets" / "labels"
+_SUFFIXES = (".txt", ".json", ".csv")
+_HOW = (
+    f"Give a built-in set ({', '.join(BUILT_IN)}), a list such as ['dog', 'traffic light'], "
+    "a comma separated string such as 'dog, traffic light', or a .txt, .json or .csv file."
+)
+
+LabelSource: TypeAlias = Union[
+    "LabelSet", str, "os.PathLike[str]", Mapping[str, Sequence[str]], Sequence[str]
+]  # what LabelSet.of accepts
+
+
+@dataclass(frozen=True)
+class LabelSet:
+    """The labels a model chooses from: what they are called, how a prompt says them, other words for them.
+
+    >>> LabelSet.of("dog, traffic_light").texts
+    ('dog', 'traffic light')
+    """
+
+    names: tuple[str, ...]
+    texts: tuple[str, ...]
+    synonyms: tuple[tuple[str, ...], ...]
+    source: str = "list"
+
+    def __post_init__(self) -> None:
+        """Refuse a set that no score could be read from."""
+        if not self.names:
+            raise LabelError(f"The label list ({self.source}) is empty. {_HOW}")
+        if not len(self.names) == len(self.texts) == len(self.synonyms):
+            raise LabelError(
+                f"A label set needs one text and one tuple of synonyms a name, got {len(self.names)} names, "
+                f"{len(self.texts)} texts and {len(self.synonyms)} tuples of synonyms."
+            )
+        first: dict[str, int] = {}
+        for position, (name, text) in enumerate(zip(self.names, self.texts, strict=True), start=1):
+            for value in (name, text):
+                if not isinstance(value, str):
+                    raise LabelError(_not_a_string(value, position, self.source))
+                if not _key(value):
+                    raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or write a name.")
+            earlier = first.setdefault(_key(name), position)
+            if earlier != position:
+                raise LabelError(
+                    f"Label {name!r} at position {position} repeats {self.names[earlier - 1]!r} at position "
+                    f"{earlier} ({self.source}); upper case, underscores and spaces make no difference."
+                )
+
+    def __len__(self) -> int:
+        """Count the labels."""
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        """Go through the names in order."""
+        return iter(self.names)
+
+    def index(self, name: str) -> int:
+        """Return the position of a label, whichever case or spacing its name or text is written in."""
+        wanted = _key(name)
+        for words in (self.names, self.texts):
+            for i, word in enumerate(words):
+                if _key(word) == wanted:
+                    return i
+        close = difflib.get_close_matches(wanted, [_key(n) for n in self.names], n=3)
+        hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        raise LabelError(f"No label {name!r} among the {len(self)} labels of {self.source}.{hint}")
+
+    @classmethod
+    def of(cls, labels: LabelSource) -> LabelSet:
+        """Make a label set out of anything a user may call labels: the one door for all callers."""
+        if isinstance(labels, LabelSet):
+            return labels
+        if isinstance(labels, str):
+            return cls._of_string(labels.strip())
+        if isinstance(labels, os.PathLike):
+            return cls.from_file(labels)
+        if isinstance(labels, (bytes, set, frozenset)) or not isinstance(labels, Iterable):
+            raise LabelError(f"Cannot read labels from a {type(labels).__name__}. {_HOW}")
+        return cls._of_entries(labels, "list")
+
+    @classmethod
+    def load(cls, name: str, text: Literal["readable", "original"] = "readable") -> LabelSet:
+        """Load a built-in set; "original" puts the official token itself into the prompt, as published."""
+        key = name.strip().casefold()
+        if key not in BUILT_IN:
+            raise LabelError(f"No built-in label set {name!r}. {_HOW}")
+        if text not in ("readable", "original"):
+            raise LabelError(f"text={text!r} is neither 'readable' nor 'original'.")
+        entries = json.loads((_ASSETS / f"{key}.json").read_text(encoding="utf-8"))
+        if text == "original":
+            entries = [{**entry, "text": entry["name"]} for entry in entries]
+        return cls._of_entries(entries, key)
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
+        """Read a .txt (one label a line, synonyms after |), .json or .csv file of labels."""
+        path = Path(path)
+        content = read_label_text(path)
+        suffix = path.suffix.casefold()
+        if suffix == ".json":
+            try:
+                entries = json.loads(content)
+            except json.JSONDecodeError as error:
+                raise LabelError(f"{path} is not valid JSON: {error}.") from None
+            if not isinstance(entries, (list, dict)):
+                raise LabelError(
+                    f"{path} holds neither a list of labels nor a mapping from labels to synonyms."
+                )
+        elif suffix == ".csv":
+            entries = _csv_column(content)
+        else:
+            rows = [line.split("|") for line in content.splitlines() if line.strip()]
+            entries = [{"name": name, "synonyms": [s for s in rest if s.strip()]} for name, *rest in rows]
+        return cls._of_entries(entries, str(path))
+
+    @classmethod
+    def _of_string(cls, labels: str) -> LabelSet:
+        """Tell a built-in set, a file, a comma separated list and a single label apart."""
+        if labels.casefold() in BUILT_IN:
+            return cls.load(labels)
+        if labels.casefold().endswith(_SUFFIXES) or _is_file(labels):
+            return cls.from_file(labels)
+        if "," not in labels and ("/" in labels or "\\" in labels):
+            raise LabelError(f"No such file: {labels}. {_HOW}")
+        return cls._of_entries(labels.split(",") if labels else [], "list")
+
+    @classmethod
+    def _of_entries(cls, entries: Iterable[Any] | Mapping[Any, Any], source: str) -> LabelSet:
+        """Tidy strings, {"name", "text", "synonyms"} objects or a mapping label -> synonyms into a set."""
+        if isinstance(entries, Mapping):
+            entries = [{"name": name, "synonyms": synonyms} for name, synonyms in entries.items()]
+        names, texts, synonyms = [], [], []
+        for position, entry in enumerate(entries, start=1):
+            fields = entry if isinstance(entry, Mapping) else {"name": entry}
+            name = fields.get("name")
+            text = fields.get("text", name)
+            if not isinstance(name, str) or not isinstance(text, str):
+                raise LabelError(_not_a_string(entry, position, source))
+            names.append(name.strip())
+            texts.append(_readable(text))
+            synonyms.append(_tidy_synonyms(fields.get("synonyms", ()), name))
+        return cls(tuple(names), tuple(texts), tuple(synonyms), source)
+
+
+def _readable(text: str) -> str:
+    """Write underscores as spaces and every stretch of white space as one space."""
+    return " ".join(text.replace("_", " ").split())
+
+
+def _key(label: str) -> str:
+    """Return what makes two labels the same label."""
+    return _readable(label).casefold()
+
+
+def _tidy_synonyms(synonyms: object, name: str) -> tuple[str, ...]:
+    """Strip synonyms, and refuse anything but a list of non-empty strings."""
+    if isinstance(synonyms, Sequence) and not isinstance(synonyms, (str, bytes)):
+        tidy = [_readable(s) for s in synonyms if isinstance(s, str)]
+        if len(tidy) == len(synonyms) and all(tidy):
+            return tuple(dict.fromkeys(tidy))
+    raise LabelError(f"The synonyms of {name!r} must be a list of words, not {synonyms!r}.")
+
+
+def _not_a_string(value: object, position: int, source: str) -> str:
+    """Say which entry is no label."""
+    return f"Label {position} ({source}) is not a string: {value!r}. {_HOW}"
+
+
+def _is_file(path: str) -> bool:
+    """Tell whether a string happens to name a file; a long list of labels is no path at all."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def read_label_text(path: Path, how: str = _HOW) -> str:
+    """Read a UTF-8 file of labels or of their synonyms, with or without a byte order mark."""
+    try:
+        content = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise LabelError(f"No such file: {path}. {how}") from None
+    except OSError as error:
+        raise LabelError(f"Cannot read {path}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        content = "\0"
+    if "\0" in content:
+        raise LabelError(f"{path} is not UTF-8 text. Save it as plain text in the encoding UTF-8.")
+    return content
+
+
+def _csv_column(content: str) -> list[str]:
+    """Return the column called label or name; without such a header, the whole first column."""
+    rows = [row for row in csv.reader(io.StringIO(content, newline="")) if any(cell.strip() for cell in row)]
+    header = [cell.strip().casefold() for cell in rows[0]] if rows else []
+    for title in ("label", "name"):
+        if title in header:
+            column = header.index(title)
+            return [row[column] if column < len(row) else "" for row in rows[1:]]
+    return [row[0] for row in rows]

@@ -1,0 +1,83 @@
+"""How sure an mAP is, and a difference of two: samples of the images, drawn with replacement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mltta.metrics.average_precision import Absent, mean_average_precision
+from mltta.metrics.ranking import Floats, Ranked, columns, ratio
+
+DRAWN_AT_ONCE = 2**21  # images times draws that are held at a time
+
+
+def bootstrap_map(
+    scores: ArrayLike, targets: ArrayLike, draws: int = 1000, seed: int = 0, absent: Absent = "zero"
+) -> Floats:
+    """mAP in percent of ``draws`` samples of the images with replacement, ties grouped, centred on the mAP.
+
+    The same seed draws the same samples, so that two methods' values can be subtracted draw by draw. A label that
+    has positives, but none in a sample, is left out of that sample's mean; ``absent`` is about labels that have none
+    at all. Besides a few draws, only each label's order of the images is held.
+    """
+    ranked = [Ranked.of(score, target) for score, target in columns(scores, targets) if (target == 1).any()]
+    if not ranked:
+        return np.full(draws, 0.0 if absent == "zero" else np.nan)
+    n, labels = np.shape(targets)
+    drawn, step = np.empty(draws), max(1, DRAWN_AT_ONCE // n)
+    rng, share = np.random.default_rng(seed), np.full(n, 1 / n)
+    for start in range(0, draws, step):
+        part = drawn[start : start + step]
+        copies = rng.multinomial(n, share, len(part)).astype(np.uint8)
+        total, counted = np.zeros(len(part)), np.zeros(len(part), dtype=int)
+        for label in ranked:
+            ap = label.drawn(copies)
+            total += np.nan_to_num(ap)
+            counted += ~np.isnan(ap)
+        part[:] = np.where(counted > 0, ratio(total, counted), np.nan)
+    # Labels with few positives drop out of draws or rank higher in them, so the draws tell the spread, not the middle.
+    point = np.mean([label.average_precision() for label in ranked])
+    spread = np.nan_to_num(drawn - np.nanmean(drawn))  # a draw without any positive says nothing
+    return np.asarray(100 * (point + spread) * (len(ranked) / labels if absent == "zero" else 1))
+
+
+def interval(
+    scores: ArrayLike, targets: ArrayLike, draws: int = 1000, seed: int = 0, absent: Absent = "zero"
+) -> tuple[float, float, float]:
+    """mAP in percent, with the low and high end of its 95% interval over images.
+
+    It says how far the mAP of other samples of as many images would lie. That AP of a label with few positives is
+    too high on average, as every positive finds itself, is left as it is: so mAP is defined.
+    """
+    drawn = bootstrap_map(scores, targets, draws, seed, absent)
+    low, high = np.clip(np.percentile(drawn, [2.5, 97.5]), 0, 100)
+    return mean_average_precision(scores, targets, absent=absent), float(low), float(high)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much higher the first mAP is, in percent points, with a 95% interval over images."""
+
+    difference: float
+    low: float
+    high: float
+
+
+def paired_difference(
+    scores_a: ArrayLike,
+    scores_b: ArrayLike,
+    targets: ArrayLike,
+    draws: int = 1000,
+    seed: int = 0,
+    absent: Absent = "zero",
+) -> Difference:
+    """Compare two methods on the same images, both judged on the same draws."""
+    drawn_a, drawn_b = (
+        bootstrap_map(scores, targets, draws, seed, absent) for scores in (scores_a, scores_b)
+    )
+    map_a, map_b = (mean_average_precision(scores, targets, absent=absent) for scores in (scores_a, scores_b))
+    drawn = drawn_a - drawn_b
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return Difference(map_a - map_b, float(low), float(high))

@@ -1,0 +1,62 @@
+"""Precision, recall and F1 of the labels called present."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mltta.metrics.ranking import Floats, columns, ratio
+
+
+@dataclass(frozen=True)
+class SetMetrics:
+    """Precision, recall and F1 (0 to 1) of the labels called present; what would divide by zero is 0.
+
+    The literature's OP, OR, OF1 count all pairs of image and label together; its CP and CR are the means of the
+    labels' precisions and recalls, and CF1 is the F1 of those two means. ``mean_f1`` is the mean of the labels' own
+    F1, which scikit-learn calls macro; the two differ.
+    """
+
+    precision: float  # OP
+    recall: float  # OR
+    f1: float  # OF1
+    class_precision: float  # CP
+    class_recall: float  # CR
+    class_f1: float  # CF1
+    mean_f1: float
+    labels_per_image: float
+    per_class_precision: Floats  # (C,)
+    per_class_recall: Floats
+    per_class_f1: Floats
+    positives: NDArray[np.int64]  # (C,) images that have the label
+    predicted: NDArray[np.int64]  # (C,) images said to have it
+
+
+def set_metrics(predicted: ArrayLike, targets: ArrayLike) -> SetMetrics:
+    """Compare the labels called present, (N, C) of booleans, with the targets."""
+    if np.asarray(predicted).dtype != np.bool_:
+        raise ValueError("predicted must be booleans: compare scores with a threshold first")
+    counts = [
+        (np.sum(said & (target == 1)), np.sum(said & (target >= 0)), np.sum(target == 1))
+        for said, target in columns(predicted, targets)
+    ]
+    hits, said, positives = np.array(counts, dtype=np.int64).T
+    precision, recall, f1 = ratio(hits, said), ratio(hits, positives), ratio(2 * hits, said + positives)
+    cp, cr = float(precision.mean()), float(recall.mean())
+    return SetMetrics(
+        precision=float(ratio(hits.sum(), said.sum())),
+        recall=float(ratio(hits.sum(), positives.sum())),
+        f1=float(ratio(2 * hits.sum(), said.sum() + positives.sum())),
+        class_precision=cp,
+        class_recall=cr,
+        class_f1=float(ratio(2 * cp * cr, cp + cr)),
+        mean_f1=float(f1.mean()),
+        labels_per_image=float(ratio(said.sum(), len(np.asarray(targets)))),
+        per_class_precision=precision,
+        per_class_recall=recall,
+        per_class_f1=f1,
+        positives=positives,
+        predicted=said,
+    )

@@ -1,0 +1,1 @@
+"""A frozen CLIP-style model: images and texts in, unit features out."""

@@ -1,0 +1,290 @@
+"""One wrapper over open_clip models: images and texts in, unit features out."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.accelerate.allocation import keep_freed_memory
+from mltta.accelerate.patches import speed_up_patches
+from mltta.accelerate.views import DeviceViews
+from mltta.errors import ConfigError
+from mltta.images.views import Preprocess, ViewSpec
+from mltta.labels import LabelSet
+from mltta.model import weights as weights_
+from mltta.model.image_tower import ImageTower
+from mltta.model.label_encoder import LabelEncoder
+from mltta.model.learned_prompts import AnyPrompts
+from mltta.model.prompts import (
+    DEFAULT_TEMPLATE,
+    DescriptionSource,
+    Prompts,
+    TemplateSource,
+    build_prompts,
+    check_lengths,
+    list_templates,
+    load_descriptions,
+)
+from mltta.model.text_tower import TextTower
+
+if TYPE_CHECKING:
+    from mltta.model.maple import PromptedViews
+    from mltta.pipeline.encode import Encoded
+
+log = logging.getLogger("mltta")
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Backbone:
+    """A frozen open_clip model: ``encode_images``, ``encode_texts``, ``encode_labels``."""
+
+    #: the learned prompts it reads, see ``prompted``
+    prompts: AnyPrompts | None = None
+    #: whether the image tower reads the context too; then its features change with the context
+    reads_context = False
+
+    def __init__(
+        self, loaded: weights_.Loaded, device: torch.device, image_dtype: torch.dtype = torch.float32
+    ):
+        if device.type == "cpu":
+            keep_freed_memory()
+        self.name = loaded.name
+        self.trained = loaded.trained
+        self.device = device
+        self.image_dtype = image_dtype
+        self.model: Any = loaded.model.eval().requires_grad_(False).to(device, torch.float32)
+        self.tokenizer = loaded.tokenizer
+        self.preprocess = Preprocess.from_open_clip(loaded.preprocess)
+        self.tower = TextTower(self.model)
+        #: the model's own temperature, never 100 by habit
+        self.logit_scale = float(self.model.logit_scale.exp())
+        self.model.visual.to(image_dtype, memory_format=torch.channels_last)
+        if device.type == "cuda":
+            speed_up_patches(self.model.visual)
+        self.image_tower = self._image_tower()
+
+    @property
+    def context_length(self) -> int:
+        return int(getattr(self.tokenizer, "context_length", None) or 77)
+
+    @cached_property
+    def text_fingerprint(self) -> str:
+        """Hash of everything but the image tower: what a caption embedding depends on."""
+        digest = hashlib.blake2b(digest_size=16)
+        text_layers = [layer for name, layer in self.model.named_modules() if not name.startswith("visual")]
+        if any(type(layer).__name__ == "QuickGELU" for layer in text_layers):
+            digest.update(b"QuickGELU")  # the same weights mean something else with another activation
+        for key, value in sorted(self.model.state_dict().items()):
+            if not key.startswith("visual."):
+                digest.update(key.encode())
+                digest.update(value.cpu().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def image_fingerprint(self) -> str:
+        """Hash of the image tower, its weights and its layers: what a view's feature depends on."""
+        visual = self.model.visual
+        digest = hashlib.blake2b(repr(visual).encode(), digest_size=16)
+        for key, value in sorted(visual.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def device_views(self) -> DeviceViews:
+        """Makes views where the image tower is, as it wants them."""
+        spare = torch.cuda.mem_get_info(self.device)[0] // 16 if self.device.type == "cuda" else 1 << 30
+        return DeviceViews(
+            self.preprocess,
+            self.device,
+            self.image_dtype,
+            channels_last=True,
+            max_bytes=max(spare, 1 << 28),
+        )
+
+    @property
+    def arithmetic(self) -> str:
+        """The precision that images are encoded in, in words."""
+        name = str(self.image_dtype).removeprefix("torch.")
+        tf32 = (
+            self.device.type == "cuda"
+            and self.image_dtype == torch.float32
+            and torch.backends.cudnn.allow_tf32
+        )
+        return f"{name}, TF32 convolutions" if tf32 else name
+
+    def _image_tower(self) -> ImageTower:
+        return ImageTower(self.model.encode_image, self.device, self.image_dtype, self.preprocess.size)
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
+        return self.image_tower(pixels)
+
+    @torch.no_grad()
+    def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:
+        """Unit float32 features (N, D) of sentences, on the CPU; a causal tower skips all padding."""
+        if not texts:
+            raise ConfigError("no texts to encode")
+        tokens = self.tokenizer(list(texts), context_length=self.context_length)
+        if not (self.tower.tunable and self.tower.causal):
+            parts = [
+                self.model.encode_text(part.to(self.device), normalize=True).cpu()
+                for part in tokens.split(batch_size)
+            ]
+            return torch.cat(parts).float()
+        end = tokens.argmax(dim=-1)  # the end-of-text token has the highest id
+        order = end.argsort(stable=True)
+        features = []
+        for part in order.split(batch_size):
+            length = int(end[part].max()) + 1
+            x = self.tower.embed(tokens[part, :length].to(self.device))
+            features.append(self.tower.run(x, end[part].to(self.device)).cpu())
+        return torch.cat(features)[order.argsort()]
+
+    def encode_labels(
+        self,
+        labels: LabelSet,
+        template: TemplateSource = DEFAULT_TEMPLATE,
+        context: Tensor | None = None,
+        descriptions: DescriptionSource | None = None,
+    ) -> LabelEncoder:
+        """The labels' text features as a function of the context in front of them.
+
+        Of several templates, or templates and descriptions, a label's feature is the normalised mean of the unit
+        features of all its prompts. It is fixed then: there is no single context to tune.
+
+        Args:
+            labels: the label set; its ``texts`` go into the prompt.
+            template: text with one {}, whose words in front of the label start the context; or several, or the name
+                of a set, "openai" or "simple".
+            context: (M, W) learned or random vectors that replace those words, or (C, M, W), others for each label;
+                by default those of the learned prompts, if there are any.
+            descriptions: sentences by label that are prompts as they stand, or a JSON file of them.
+        """
+        templates = list_templates(template)
+        sentences = None if descriptions is None else load_descriptions(descriptions, labels)
+        if context is None and self.prompts is not None:
+            context = self.prompts.for_labels(labels)
+        if len(templates) == 1 and not sentences:
+            return self._encode_template(labels, templates[0], context)
+        if context is not None:
+            raise ConfigError(
+                "context vectors take the place of one template's words, and an ensemble of templates has no single "
+                "context: give one template and no descriptions"
+            )
+        total = torch.zeros((), device=self.device)
+        for one in templates:
+            total = total + self._encode_template(labels, one).features  # (C, D)
+        prompts = self._layout(labels, templates[0])
+        if sentences:
+            check_lengths(self.tokenizer, sentences, self.context_length - prompts.start - 1)
+            features = self.encode_texts([text for texts in sentences.values() for text in texts])
+            place = {name: i for i, name in enumerate(labels.names)}
+            owners = torch.tensor([place[name] for name, texts in sentences.items() for _ in texts])
+            total = total.index_add(0, owners.to(self.device), features.to(self.device))
+        return LabelEncoder(self.tower, prompts, None, features=F.normalize(total, dim=-1))
+
+    def _encode_template(
+        self, labels: LabelSet, template: str, context: Tensor | None = None
+    ) -> LabelEncoder:
+        """One template's labels; their context can be tuned where the tower has one."""
+        prompts = self._layout(labels, template, None if context is None else context.shape[-2])
+        if not self.tower.tunable:
+            if context is not None:
+                raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
+            return LabelEncoder(
+                self.tower, prompts, None, features=self.encode_texts(prompts.texts).to(self.device)
+            )
+        return LabelEncoder(self.tower, prompts, context)
+
+    def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
+        return build_prompts(
+            self.tokenizer,
+            labels.texts,
+            template=template,
+            context_length=self.context_length,
+            n_context=n_context,
+        )
+
+    def prompted(self, prompts: AnyPrompts | str | Path) -> Backbone:
+        """This model reading learned prompts, or a file of them; the weights are shared, not copied."""
+        from mltta.model.maple import with_prompts  # built on this module
+
+        return with_prompts(self, prompts)
+
+    def views_in_context(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> PromptedViews | None:
+        """The views as a function of the context, for an image tower that reads it too; None for all others."""
+        return None
+
+
+def load_backbone(
+    model: str | None = None,
+    weights: str | Path | None = None,
+    *,
+    device: str | torch.device = "auto",
+    image_dtype: torch.dtype | str | None = None,
+    quick_gelu: bool | None = None,
+    allow_torchscript: bool = False,
+    random_weights: bool = False,
+    prompts: AnyPrompts | str | Path | None = None,
+) -> Backbone:
+    """Load a frozen CLIP-style model by name, folder or file.
+
+    Args:
+        model: "RN50", "RN101", "ViT-B/32", "ViT-B/16", any open_clip "NAME" or "NAME:TAG", "hf-hub:ORG/REPO",
+            or a folder with open_clip_config.json.
+        weights: a pretrained tag, or a local file (safetensors, state_dict, OpenAI's .pt archive).
+        device: "auto" takes a GPU where there is one.
+        image_dtype: precision of the image tower, float32, bfloat16 or float16, by default bfloat16 on a GPU and
+            float32 on a CPU; texts and scores stay in float32.
+        quick_gelu: the activation a local file was trained with.
+        allow_torchscript: open OpenAI's original archive, which is a program.
+        random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
+        prompts: CoOp's or MaPLe's learned prompts, or a file of them.
+    """
+    loaded = weights_.load(
+        model,
+        weights,
+        quick_gelu=quick_gelu,
+        allow_torchscript=allow_torchscript,
+        random_weights=random_weights,
+    )
+    chosen = pick_device(device)
+    if isinstance(image_dtype, str):
+        if image_dtype not in DTYPES:
+            raise ConfigError(f"images in {image_dtype!r}: choose from {', '.join(DTYPES)}")
+        image_dtype = DTYPES[image_dtype]
+    if image_dtype is None:
+        image_dtype = torch.bfloat16 if chosen.type == "cuda" else torch.float32
+    backbone = Backbone(loaded, chosen, image_dtype)
+    where = (
+        torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{torch.get_num_threads()} threads"
+    )
+    log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
+    log.debug("%d views at a time through the image tower", backbone.image_tower.chunk)
+    return backbone if prompts is None else backbone.prompted(prompts)
+
+
+def pick_device(device: str | torch.device) -> torch.device:
+    """Resolve "auto", and say plainly when a device is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        if chosen.type not in ("cpu", "cuda"):
+            raise RuntimeError("another kind")
+        torch.empty(1, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+        raise ConfigError(
+            f"device {str(device)!r} is not available; here there is {', '.join(there)}"
+        ) from error
+    return chosen

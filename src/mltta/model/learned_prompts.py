@@ -1,0 +1,231 @@
+"""Prompts that were learned beforehand, CoOp's and MaPLe's: what they are made of, and their files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import torch
+from torch import Tensor
+
+from mltta.errors import ConfigError, WeightsError
+from mltta.storage import hub
+from mltta.storage.tensors import read_file
+
+if TYPE_CHECKING:
+    from mltta.labels import LabelSet
+    from mltta.model.backbone import Backbone
+
+FORMAT = "mltta-prompts-1"
+_LEARNER = "prompt_learner."
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedPrompts:
+    """Learned tensors by the names of the released checkpoints, and what is known about them."""
+
+    tensors: Mapping[str, Tensor]
+    #: what a file of ours says: the model and the hash of its text tower, the labels, how they were trained
+    about: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "learned prompts"
+    kind: ClassVar[str]
+    #: as a table calls them
+    title: ClassVar[str]
+
+    @property
+    def context(self) -> Tensor:
+        """The vectors (M, W) that stand before a label; CoOp's may be (C, M, W), others for each label."""
+        return self.tensors["ctx"]
+
+    @cached_property
+    def digest(self) -> str:
+        """Names the prompts by their values, so that what was made with others is never taken for theirs."""
+        digest = hashlib.blake2b(self.kind.encode(), digest_size=8)
+        for name, value in sorted(self.tensors.items()):
+            digest.update(f"{name} {tuple(value.shape)}".encode())
+            digest.update(value.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def for_labels(self, labels: LabelSet) -> Tensor:
+        """The context for a label list."""
+        return self.context
+
+    def check(self, backbone: Backbone) -> None:
+        """Refuse a backbone that these prompts cannot have been learned for."""
+        if not backbone.tower.tunable:
+            raise ConfigError(f"{backbone.name}: context vectors cannot be put into this text tower")
+        if self.context.shape[-1] != backbone.tower.width:
+            raise ConfigError(
+                f"{self.source} was learned for another model: its vectors are {self.context.shape[-1]} wide, and the "
+                f"text tower of {backbone.name} is {backbone.tower.width} wide"
+            )
+        own = self.about.get("text_tower")
+        if own is not None and own != backbone.text_fingerprint:
+            raise ConfigError(
+                f"{self.source} was learned for {self.about.get('model', 'another model')} (weights {own[:8]}), and "
+                f"{backbone.name} is {backbone.text_fingerprint[:8]}: train prompts for this model"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class CoOp(LearnedPrompts):
+    """Vectors in place of the template's words; the images are encoded as ever."""
+
+    kind: ClassVar[str] = "coop"
+    title: ClassVar[str] = "CoOp"
+
+    def __post_init__(self) -> None:
+        if self.context.ndim not in (2, 3) or not self.context.numel():
+            raise WeightsError(
+                f"{self.source}: CoOp's context is (tokens, width) or (labels, tokens, width), not "
+                f"{tuple(self.context.shape)}"
+            )
+
+    def for_labels(self, labels: LabelSet) -> Tensor:
+        """One context for all labels, or one for each if they are as many as it was made for."""
+        if self.context.ndim == 3 and len(self.context) != len(labels):
+            raise ConfigError(
+                f"{self.source} holds a context for each of {len(self.context)} labels and cannot serve a list of "
+                f"{len(labels)}: give the labels it was trained with, in their order, or a checkpoint whose context "
+                "is shared by all labels"
+            )
+        trained = self.about.get("labels")
+        if self.context.ndim == 3 and trained is not None and tuple(trained) != labels.names:
+            raise ConfigError(
+                f"{self.source} holds a context for each label, and the labels given are others"
+            )
+        return self.context
+
+
+@dataclass(frozen=True, eq=False)
+class MaPLe(LearnedPrompts):
+    """Vectors before the labels and, by way of linear layers, behind the patches of the image; deeper ones in both.
+
+    ``ctx`` (M, W), ``proj.weight`` (W', W), ``proj.bias`` (W',); for each deeper block i ``compound_prompts_text.i``
+    (M, W), ``compound_prompt_projections.i.weight`` (W', W) and ``.bias`` (W',).
+    """
+
+    kind: ClassVar[str] = "maple"
+    title: ClassVar[str] = "MaPLe"
+
+    def __post_init__(self) -> None:
+        tensors = self.tensors
+        if self.context.ndim != 2 or tensors["proj.weight"].ndim != 2:
+            raise WeightsError(f"{self.source}: MaPLe's context and its projection are matrices")
+        shape, layer = self.context.shape, tensors["proj.weight"].shape
+        wanted = {"ctx": shape, "proj.weight": (layer[0], shape[1]), "proj.bias": (layer[0],)}
+        for i in range(self.deeper):
+            wanted[f"compound_prompts_text.{i}"] = shape
+            wanted[f"compound_prompt_projections.{i}.weight"] = (layer[0], shape[1])
+            wanted[f"compound_prompt_projections.{i}.bias"] = (layer[0],)
+        for name in {**wanted, **tensors}:
+            found = tuple(tensors[name].shape) if name in tensors else "missing"
+            if name not in wanted or found != tuple(wanted[name]):
+                said = f"should be {tuple(wanted[name])}" if name in wanted else "does not belong there"
+                raise WeightsError(f"{self.source} is no MaPLe checkpoint: {name} {said}, found {found}")
+
+    @property
+    def deeper(self) -> int:
+        """How many blocks behind the first get prompts of their own."""
+        return sum(name.startswith("compound_prompts_text.") for name in self.tensors)
+
+
+AnyPrompts: TypeAlias = CoOp | MaPLe
+
+
+def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
+    """Read prompts: a file of ours, a released checkpoint (``model.pth.tar-50``) or a bare tensor of context vectors;
+    or "hf-hub:ORG/NAME", which holds one such file as safetensors.
+
+    Whatever the file, only tensors are read and nothing in it runs.
+    """
+    file = _fetched(os.fspath(path)) if os.fspath(path).startswith(hub.PREFIX) else Path(path)
+    about = _about(file)
+    found, _ = read_file(file)
+    if isinstance(found, Tensor):
+        found = {"ctx": found}
+    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
+        found = found["state_dict"]
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise WeightsError(f"{file} holds no prompts: neither tensors nor a checkpoint with a state_dict")
+    if len(found) == 1 and not about:  # a bare tensor, whatever it is called
+        found = {"ctx": next(iter(found.values()))}
+    names = {key.removeprefix("module.").removeprefix(_LEARNER): value for key, value in found.items()}
+    learned = ("ctx", "proj.", "compound_prompt")
+    maple = any(name.startswith("compound_prompt") for name in names) or "proj.weight" in names
+    tensors = {
+        name: value.detach().float().contiguous()
+        for name, value in names.items()
+        if (name.startswith(learned) if maple else name == "ctx")
+    }
+    if "ctx" not in tensors:
+        raise WeightsError(
+            f"{file} holds no prompts: there is no tensor called ctx or {_LEARNER}ctx in it, as CoOp and MaPLe have"
+        )
+    if not all(value.isfinite().all() for value in tensors.values()):
+        raise WeightsError(f"{file}: some of its numbers are not finite, so it cannot be used")
+    if maple and "proj.weight" not in tensors:
+        raise WeightsError(f"{file} is no MaPLe checkpoint: {_LEARNER}proj.weight is missing")
+    return (MaPLe if maple else CoOp)(tensors, about, str(file))
+
+
+def _fetched(name: str) -> Path:
+    """The one file of prompts of a repository on the hub."""
+    files = sorted(hub.pull(name).glob("*.safetensors"))
+    if len(files) != 1:
+        raise WeightsError(f"{name} holds {len(files)} safetensors files; a repository of prompts holds one")
+    return files[0]
+
+
+def push_prompts(prompts: AnyPrompts, name: str, private: bool = False) -> str:
+    """Send prompts to ORG/NAME on the hub, made if need be, and return its address."""
+    with tempfile.TemporaryDirectory() as folder:
+        save_prompts(prompts, Path(folder) / "prompts.safetensors")
+        return hub.push(folder, name, private, what=prompts.source or "the prompts")
+
+
+def save_prompts(prompts: AnyPrompts, path: str | os.PathLike[str]) -> Path:
+    """Write one safetensors file; what is known about the prompts is JSON in its header."""
+    from safetensors.torch import save
+
+    file = Path(path)
+    if file.suffix != ".safetensors":
+        raise ConfigError(f"{file}: prompts are saved as .safetensors, name the file so")
+    said = json.dumps({"format": FORMAT, "kind": prompts.kind, **prompts.about})
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f"{file.name}.{os.getpid()}")
+        part.write_bytes(save({k: v.contiguous() for k, v in prompts.tensors.items()}, {"mltta": said}))
+        part.replace(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
+    return file
+
+
+def _about(file: Path) -> dict[str, Any]:
+    """What the header of a file of ours says; nothing for any other."""
+    from safetensors import SafetensorError, safe_open
+
+    if file.suffix != ".safetensors" or not file.is_file():
+        return {}
+    try:
+        with safe_open(file, "pt") as opened:
+            said = (opened.metadata() or {}).get("mltta")
+        about = {} if said is None else json.loads(said)
+    except (SafetensorError, ValueError) as error:
+        raise WeightsError(f"{file} is not a file of prompts that can be read: {error}") from error
+    if not isinstance(about, dict) or about.get("format", FORMAT) != FORMAT:
+        raise WeightsError(f"{file} is not a file of prompts that this version reads")
+    return {name: value for name, value in about.items() if name not in ("format", "kind")}
+
+
+def coop(context: Tensor, **about: Any) -> CoOp:
+    """CoOp prompts from context vectors (M, W), or (C, M, W) with others for each label."""
+    return CoOp({"ctx": context.detach().to("cpu", torch.float32)}, about)

@@ -1,0 +1,226 @@
+"""MaPLe: a ViT backbone whose two towers read the same context, and prompts of their own in the blocks behind."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.errors import ConfigError
+from mltta.images.views import ViewSpec
+from mltta.labels import LabelSet
+from mltta.model.backbone import Backbone
+from mltta.model.image_tower import ImageTower
+from mltta.model.learned_prompts import AnyPrompts, CoOp, MaPLe, load_prompts
+from mltta.model.prompts import Prompts, build_prompts, split_template
+from mltta.model.text_tower import TextTower
+from mltta.model.vit import class_feature, is_plain, patch_tokens
+from mltta.pipeline.encode import Encoded
+
+# Views whose activations are kept at once for a backward pass through the image tower.
+KEPT_VIEWS = 64
+
+
+class MaPLeBackbone(Backbone):
+    """A backbone under MaPLe's prompts, in everything it encodes: images, labels and plain sentences.
+
+    Text: the context takes the place of the template's first words ("a photo"), the words behind them stay ("of a");
+    before each deeper block its prompts overwrite the same positions, in sentences too. Image: the context goes
+    through a linear layer and stands behind the patches; the deeper blocks overwrite it there. All in the tower's own
+    precision: the released code rounds prompt tokens to half precision, which is not done here.
+    """
+
+    prompts: MaPLe
+    reads_context = True
+
+    def __init__(self, base: Backbone, prompts: MaPLe):
+        self.__dict__.update(base.__dict__)  # the weights are shared
+        for own in ("text_fingerprint", "image_fingerprint"):
+            self.__dict__.pop(own, None)
+        self._base = base
+        self.prompts = prompts
+        self.name = f"{base.name} with MaPLe prompts {prompts.digest[:8]}"
+        self._check(base)
+        held = {name: value.to(self.device) for name, value in prompts.tensors.items()}
+        self.context = held["ctx"]
+        self._project = (held["proj.weight"], held["proj.bias"])
+        self.tower = TextTower(self.model)
+        self.tower.deep = [held[f"compound_prompts_text.{i}"] for i in range(prompts.deeper)]
+        layers = "compound_prompt_projections"
+        self._deep_image = [
+            F.linear(text, held[f"{layers}.{i}.weight"], held[f"{layers}.{i}.bias"])  # (M, W')
+            for i, text in enumerate(self.tower.deep)
+        ]
+        self.image_tower = self._image_tower()
+
+    def _check(self, base: Backbone) -> None:
+        """Refuse a model that these prompts cannot be put into."""
+        visual, source = self.model.visual, self.prompts.source
+        if not is_plain(visual):
+            raise ConfigError(
+                f"{source} holds MaPLe prompts, which need a ViT image tower with a class token, and that of "
+                f"{base.name} is a {type(visual).__name__}; take the model they were learned for, such as ViT-B/16"
+            )
+        if not base.tower.causal:
+            raise ConfigError(
+                f"{source} holds MaPLe prompts, which need a causal text tower; {base.name} has none"
+            )
+        wide, own = visual.class_embedding.shape[0], self.prompts.tensors["proj.weight"].shape[0]
+        if own != wide:
+            raise ConfigError(
+                f"{source} was learned for another model: its image prompts are {own} wide, and the image tower of "
+                f"{base.name} is {wide} wide"
+            )
+        blocks = min(len(base.tower.blocks), len(visual.transformer.resblocks))
+        if self.prompts.deeper >= blocks:
+            raise ConfigError(
+                f"{source} has prompts for {self.prompts.deeper + 1} blocks, and {base.name} {blocks}"
+            )
+
+    @cached_property
+    def text_fingerprint(self) -> str:
+        return self._mix(self._base.text_fingerprint)
+
+    @cached_property
+    def image_fingerprint(self) -> str:
+        return self._mix(self._base.image_fingerprint)
+
+    def _mix(self, weights: str) -> str:
+        return hashlib.blake2b(f"{weights} {self.prompts.digest}".encode(), digest_size=16).hexdigest()
+
+    def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
+        before, after = split_template(template)
+        tokens = len(self.context)
+        words = before.split()[tokens:]
+        texts = [" ".join([*words, text]) for text in labels.texts]
+        return build_prompts(
+            self.tokenizer,
+            texts,
+            template="{}" + after,
+            context_length=self.context_length,
+            n_context=tokens,
+        )
+
+    def _image_tower(self) -> ImageTower:
+        def forward(views: Tensor) -> Tensor:
+            return self.image_features(views, self.context.expand(len(views), -1, -1))
+
+        return ImageTower(forward, self.device, self.image_dtype, self.preprocess.size)
+
+    def image_features(self, pixels: Tensor, contexts: Tensor) -> Tensor:
+        """Features (N, D), not of unit length, of images (N, 3, S, S) under contexts (N, M, W); differentiable."""
+        visual: Any = self.model.visual
+        x = patch_tokens(visual, pixels)
+        prompt = F.linear(contexts, *self._project).to(x.dtype)
+        x = visual.ln_pre(torch.cat([x, prompt], dim=1))
+        for i, block in enumerate(visual.transformer.resblocks):
+            if 0 < i <= len(self._deep_image):
+                deep = self._deep_image[i - 1].to(x.dtype).expand(len(x), -1, -1)
+                x = torch.cat([x[:, : -deep.shape[1]], deep], dim=1)
+            x = block(x)
+        return class_feature(visual, x)
+
+    def views_in_context(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> PromptedViews:
+        return PromptedViews(self, encoded, specs)
+
+
+def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbone:
+    """A backbone that reads learned prompts; CoOp's change nothing but where the labels' context starts."""
+    learned = prompts if isinstance(prompts, (CoOp, MaPLe)) else load_prompts(prompts)
+    if backbone.prompts is not None:
+        raise ConfigError(
+            f"{backbone.name} reads {backbone.prompts.title} prompts already: give it without them"
+        )
+    learned.check(backbone)
+    if isinstance(learned, MaPLe):
+        return MaPLeBackbone(backbone, learned)
+    other = copy.copy(backbone)
+    other.prompts = learned
+    return other
+
+
+class PromptedViews:
+    """Views of B images as a function of each image's context.
+
+    ``views.features`` are those of the initial context, as encoded. For any other the views are rendered again; the
+    pull-back runs the tower only for the views that a loss has a gradient for.
+    """
+
+    def __init__(
+        self,
+        backbone: MaPLeBackbone,
+        encoded: Encoded,
+        specs: Sequence[ViewSpec],
+        chosen: Tensor | None = None,
+    ):
+        """Args:
+        specs: whose views follow one another.
+        chosen: (B, n) some of them.
+        """
+        self._backbone, self._encoded, self._specs = backbone, encoded, specs
+        every = torch.arange(sum(spec.count for spec in specs), device=backbone.device)
+        self._chosen = every.expand(len(encoded), -1) if chosen is None else chosen
+        self._rendered: dict[tuple[int, int], Tensor] = {}
+
+    @property
+    def features(self) -> Tensor:
+        """Unit features (B, n, D) under the initial context."""
+        every = torch.cat([self._encoded.features(spec) for spec in self._specs], dim=1)
+        return every.take_along_dim(self._chosen[..., None], dim=1)
+
+    def take(self, chosen: Tensor) -> PromptedViews:
+        """Some of the views (B, n) of each image."""
+        own = self._chosen.gather(1, chosen)
+        return PromptedViews(self._backbone, self._encoded, self._specs, own)
+
+    @torch.no_grad()
+    def __call__(self, contexts: Tensor) -> Tensor:
+        """Unit features (B, n, D) under contexts (B, M, W)."""
+        images, n = self._chosen.shape
+        image = torch.arange(images, device=contexts.device).repeat_interleave(n)
+        parts = [self._features(contexts, *part) for part in self._parts(image, self._chosen.flatten())]
+        return torch.cat(parts).view(images, n, -1)
+
+    def pull_back(self, contexts: Tensor, gradients: Tensor) -> Tensor:
+        """Gradients (B, n, D) of the features at contexts (B, M, W), brought back to the contexts."""
+        leaf = contexts.detach().requires_grad_()
+        image, row = gradients.flatten(2).any(dim=-1).nonzero(as_tuple=True)
+        total = torch.zeros_like(leaf)
+        start = 0
+        for part in self._parts(image, self._chosen[image, row]):
+            own = slice(start, start + len(part[0]))
+            with torch.enable_grad():
+                features = self._features(leaf, *part)
+            total += torch.autograd.grad(features, leaf, gradients[image[own], row[own]])[0]
+            start = own.stop
+        return total
+
+    def _parts(self, image: Tensor, view: Tensor) -> list[tuple[Tensor, Tensor]]:
+        size = min(self._backbone.image_tower.chunk, KEPT_VIEWS)
+        return [(image[i : i + size], view[i : i + size]) for i in range(0, len(image), size)]
+
+    def _features(self, contexts: Tensor, image: Tensor, view: Tensor) -> Tensor:
+        backbone = self._backbone
+        pixels = torch.stack([self._pixels(*at) for at in zip(image.tolist(), view.tolist(), strict=True)])
+        pixels = pixels.to(backbone.device, backbone.image_dtype)
+        found = backbone.image_features(pixels.contiguous(memory_format=torch.channels_last), contexts[image])
+        return F.normalize(found.float(), dim=-1)
+
+    def _pixels(self, image: int, view: int) -> Tensor:
+        """One view (3, S, S), rendered when first asked for."""
+        if (image, view) not in self._rendered:
+            own = view
+            for spec in self._specs:
+                if own < spec.count:
+                    break
+                own -= spec.count
+            pixels = self._encoded[image].pixels(spec, self._backbone.preprocess, torch.tensor([[own]]))
+            self._rendered[image, view] = pixels[0, 0]
+        return self._rendered[image, view]

@@ -1,0 +1,140 @@
+"""Generate variations of images with a diffusion model, once and beforehand, for DiffTPT to look at."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL.Image import Image
+from torch import Tensor
+
+from mltta.errors import ConfigError, ImageError, WeightsError
+from mltta.images.load import load_image
+from mltta.images.views import CLIP_MEAN, CLIP_STD, generated_folder
+from mltta.model.backbone import pick_device
+
+log = logging.getLogger("mltta")
+MODEL, REVISION = "lambdalabs/sd-image-variations-diffusers", "v2.0"
+SOURCE_SIZE = 224
+
+
+class Pipeline(Protocol):
+    """What diffusers' StableDiffusionImageVariationPipeline does: the answer's ``images`` are PIL images."""
+
+    def __call__(
+        self,
+        image: Tensor,
+        *,
+        guidance_scale: float,
+        num_images_per_prompt: int,
+        generator: list[torch.Generator],
+    ) -> Any: ...
+
+
+def generate_variations(
+    images: Iterable[Any],
+    out: str | Path,
+    pipeline: Pipeline | None = None,
+    *,
+    count: int = 63,
+    guidance: float = 3.0,
+    seed: int = 0,
+    batch_size: int = 9,
+    device: str = "auto",
+    progress: Callable[[str], None] | None = None,
+) -> int:
+    """Generate ``count`` variations of every image as ``OUT/<name>/000.jpg`` and so on; how many were made.
+
+    Variation j depends on (seed, name, j) alone. What is there already is not made again, so a killed call goes on
+    where it stopped. An image that cannot be read is reported and passed over.
+
+    Args:
+        images: pairs of a name and an image, such as ``zip(dataset.ids, dataset.images)``; or paths, whose stems
+            are their names, as the tagger takes them.
+        out: the folder that ``generated`` of DiffTPT's settings then names.
+        pipeline: makes the variations; by default the model that DiffTPT used, fetched and run by diffusers.
+        guidance: how closely a variation keeps to its image.
+        batch_size: variations made at once.
+        progress: called with each image's name when it is done.
+    """
+    if count < 1 or batch_size < 1:
+        raise ConfigError(f"count = {count} and batch_size = {batch_size}: give at least 1")
+    made, folders = 0, set()
+    for item in images:
+        name, source = (Path(item).stem, item) if isinstance(item, (str, Path)) else item
+        folder = generated_folder(out, name)
+        if folder in folders or folder == Path(out):
+            raise ConfigError(f"the image name {name!r} is empty or taken: variations are kept by name")
+        folders.add(folder)
+        missing = [j for j in range(count) if not _file(folder, j).is_file()]
+        if missing:
+            try:
+                pixels = _source(source)
+            except ImageError as error:
+                log.warning("no variations of %s: %s", name, error)
+                continue
+            pipeline = pipeline or load_pipeline(device)
+            for start in range(0, len(missing), batch_size):
+                part = missing[start : start + batch_size]
+                answer = pipeline(
+                    pixels,
+                    guidance_scale=guidance,
+                    num_images_per_prompt=len(part),
+                    generator=[_generator(seed, name, j) for j in part],
+                )
+                _save(folder, part, answer.images)
+            made += len(missing)
+        if progress is not None:
+            progress(name)
+    return made
+
+
+def load_pipeline(device: str = "auto") -> Pipeline:
+    """The image variation model that DiffTPT used, ready on a device."""
+    try:
+        diffusers = import_module("diffusers")
+    except ImportError:
+        raise ConfigError(
+            "generating views needs the package diffusers: pip install mltta[diffusion]; or bring generated images "
+            "of your own, in a folder for each image"
+        ) from None
+    try:
+        pipeline = diffusers.StableDiffusionImageVariationPipeline.from_pretrained(MODEL, revision=REVISION)
+    except OSError as error:
+        raise WeightsError(f"{MODEL} ({REVISION}) could not be loaded: {error}") from error
+    ready: Pipeline = pipeline.to(pick_device(device))
+    return ready
+
+
+def _file(folder: Path, j: int) -> Path:
+    return folder / f"{j:03}.jpg"
+
+
+def _save(folder: Path, numbers: Sequence[int], images: Sequence[Image]) -> None:
+    """Write variations; each is renamed when it is whole, so that a kill leaves no half of a file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for j, image in zip(numbers, images, strict=True):
+        half = _file(folder, j).with_suffix(".part")
+        image.convert("RGB").save(half, format="JPEG", quality=95)
+        half.replace(_file(folder, j))
+
+
+def _source(source: Any) -> Tensor:
+    """An image as the model is conditioned on it: (1, 3, 224, 224), squashed without antialias, normalised."""
+    levels = torch.from_numpy(np.array(load_image(source))).permute(2, 0, 1)[None].float() / 255
+    pixels = F.interpolate(levels, (SOURCE_SIZE, SOURCE_SIZE), mode="bicubic", align_corners=False)
+    mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in (CLIP_MEAN, CLIP_STD))
+    return (pixels - mean) / std
+
+
+def _generator(seed: int, name: str, j: int) -> torch.Generator:
+    """The randomness of one variation."""
+    digest = hashlib.blake2b(f"{seed}|{name}|{j}".encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "big") >> 1)

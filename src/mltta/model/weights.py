@@ -1,0 +1,240 @@
+"""Where model weights come from: a hub tag, a local folder, a local file. No file runs code on loading."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from mltta.errors import WeightsError
+from mltta.storage.hub import cache_only_if_cut_off
+from mltta.storage.tensors import read_file, reason
+
+#: the paper's architectures, by the names people use, in open_clip's spelling
+PAPER_MODELS = {"RN50": "RN50", "RN101": "RN101", "ViT-B/32": "ViT-B-32", "ViT-B/16": "ViT-B-16"}
+#: the embedded model: an open_clip folder like any other
+MINI = Path(__file__).parents[1] / "assets" / "mini"
+SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
+WAYS_OUT = (
+    "Ways out: use the embedded model, --model mini; connect to the internet once so that the weights are cached; "
+    "copy the Hugging Face cache folder of a machine that has them (HF_HOME); or give a local file, "
+    "e.g. --model ViT-B/16 --weights FILE.safetensors."
+)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An open_clip model with its tokenizer and preprocessing, and what to call it."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    preprocess: dict[str, Any]
+    trained: bool = True
+
+
+def load(
+    name: str | None,
+    weights: str | Path | None = None,
+    *,
+    quick_gelu: bool | None = None,
+    allow_torchscript: bool = False,
+    random_weights: bool = False,
+) -> Loaded:
+    """Build a model and fill it, from whichever place ``name`` and ``weights`` point to.
+
+    Args:
+        name: "mini", the embedded model; an open_clip name ("ViT-B/16", "ViT-B-32:laion2b_s34b_b79k",
+            "hf-hub:org/repo"); a folder with open_clip_config.json; or None to read the architecture off a
+            file in OpenAI's layout.
+        weights: a pretrained tag or a local file; by default OpenAI's tag where the model has one.
+        quick_gelu: which activation a local file was trained with; hub tags and folders know it themselves.
+        allow_torchscript: open OpenAI's original .pt archive, which is a TorchScript program.
+        random_weights: build the model untrained, for benchmarks and tests of shapes.
+    """
+    if name == "mini" and weights is None:
+        return replace(_from_folder(MINI), name="mini")
+    if name is not None and Path(name).is_dir():
+        return _from_folder(Path(name))
+    if name is not None and name.startswith("hf-hub:"):
+        return _from_hub(name, None, name)
+    if name is not None and ":" in name and weights is None:
+        name, _, weights = name.partition(":")
+    if weights is not None and _looks_like_file(weights):
+        return _from_file(name, Path(weights), quick_gelu, allow_torchscript)
+    if name is None:
+        raise WeightsError("no model named: give a model name, a folder or a weights file")
+    return _from_name(name, None if weights is None else str(weights), random_weights)
+
+
+def _looks_like_file(weights: str | Path) -> bool:
+    return Path(weights).exists() or str(weights).endswith(SUFFIXES) or "/" in str(weights)
+
+
+def _from_name(name: str, tag: str | None, random_weights: bool) -> Loaded:
+    import open_clip
+
+    arch = PAPER_MODELS.get(name, name.replace("/", "-"))
+    if open_clip.get_model_config(arch) is None:
+        raise WeightsError(
+            f"unknown model {name!r}. The paper's are {', '.join(PAPER_MODELS)}; `mltta models --all` lists every "
+            "open_clip model; a folder or file of yours works too."
+        )
+    if random_weights:
+        with _quiet():
+            model = open_clip.create_model(arch, pretrained=None, pretrained_text=False)
+        tokenizer = open_clip.get_tokenizer(arch)
+        return Loaded(name, model, tokenizer, open_clip.get_model_preprocess_cfg(model), trained=False)
+    tags = open_clip.list_pretrained_tags_by_model(arch)
+    if tag is None:
+        if "openai" not in tags and len(tags) != 1:
+            raise WeightsError(
+                f"{name} has several trained weights: name one, e.g. {name}:{tags[0] if tags else 'TAG'}"
+                f" (of {', '.join(tags) or 'none known; give a local file'})"
+            )
+        tag = "openai" if "openai" in tags else tags[0]
+    config = open_clip.get_pretrained_cfg(arch, tag)
+    if not config:
+        raise WeightsError(f"{name} has no weights called {tag!r}; it has {', '.join(tags) or 'none'}")
+    # the tag knows its activation: OpenAI's weights need QuickGELU whatever the plain name says
+    return _from_hub(arch, tag, f"{name}:{tag}", force_quick_gelu=bool(config.get("quick_gelu")))
+
+
+def _from_hub(arch: str, tag: str | None, name: str, **options: Any) -> Loaded:
+    import open_clip
+
+    try:
+        with _quiet(), cache_only_if_cut_off() as cut_off:
+            model = open_clip.create_model(arch, pretrained=tag, require_pretrained=True, **options)
+            tokenizer = open_clip.get_tokenizer(arch)
+    except Exception as error:  # open_clip and the hub raise many kinds; the user needs one message
+        if cut_off:
+            raise WeightsError(
+                f"the weights of {name} are not on this machine and the model hub cannot be reached\n{WAYS_OUT}"
+            ) from error
+        raise WeightsError(f"the weights of {name} could not be had: {reason(error)}\n{WAYS_OUT}") from error
+    return Loaded(name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
+
+
+def _from_folder(folder: Path) -> Loaded:
+    import open_clip
+
+    if not (folder / "open_clip_config.json").is_file():
+        raise WeightsError(f"{folder} holds no open_clip_config.json, so it is not a model folder")
+    try:
+        with _quiet():
+            model = open_clip.create_model(f"local-dir:{folder}", require_pretrained=True)
+            own_bpe = folder / "bpe.txt.gz"
+            options = {"bpe_path": str(own_bpe)} if own_bpe.is_file() else {}
+            tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}", **options)
+    except Exception as error:
+        raise WeightsError(f"{folder} could not be loaded as an open_clip model: {error}") from error
+    return Loaded(folder.name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
+
+
+def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torchscript: bool) -> Loaded:
+    import open_clip
+
+    state, is_openai = read_state_dict(path, allow_torchscript)
+    arch = None if name is None else PAPER_MODELS.get(name, name.replace("/", "-"))
+    config = infer_config(state) if arch is None else open_clip.get_model_config(arch)
+    if config is None:
+        raise WeightsError(f"unknown model {name!r}; `mltta models --all` lists the architectures")
+    if is_openai or (arch or "").endswith("-quickgelu"):
+        quick_gelu = True
+    if quick_gelu is None:
+        raise WeightsError(
+            f"{path.name} does not say which activation it was trained with, and the wrong one silently costs "
+            "accuracy: pass --quick-gelu for OpenAI's weights, --no-quick-gelu for most others (LAION, DataComp)."
+        )
+    try:
+        if arch is None:
+            model: nn.Module = open_clip.CLIP(**config, quick_gelu=quick_gelu)
+        else:
+            with _quiet():
+                model = open_clip.create_model(arch, pretrained_text=False, force_quick_gelu=quick_gelu)
+    except (RuntimeError, TypeError) as error:
+        raise WeightsError(f"no model can be built for {path}: {reason(error)}") from error
+    wanted = {key: value.shape for key, value in model.state_dict().items()}
+    given = {key: value.shape for key, value in state.items()}
+    misfits = [key for key in {**wanted, **given} if wanted.get(key) != given.get(key)]
+    if misfits:
+        raise WeightsError(
+            f"{path} does not fit {name or 'the layout it seems to have'}: {len(misfits)} tensors are missing, "
+            f"unknown or of another shape, e.g. {misfits[0]}"
+        )
+    model.load_state_dict(state)
+    tokenizer = open_clip.get_tokenizer(arch) if arch else open_clip.SimpleTokenizer()
+    preprocess = dict(open_clip.get_model_preprocess_cfg(model))
+    preprocess.setdefault("size", getattr(model.visual, "image_size", 224))
+    return Loaded(f"{name or path.stem}:{path.name}", model, tokenizer, preprocess)
+
+
+def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[str, Tensor], bool]:
+    """Read tensors from a file without running code in it; also says whether it is OpenAI's own archive."""
+    found, is_openai = read_file(path, allow_torchscript)
+    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
+        found = found["state_dict"]
+    if not isinstance(found, dict) or not found or not all(isinstance(v, Tensor) for v in found.values()):
+        raise WeightsError(f"{path} holds no state_dict of tensors")
+    state = {key.removeprefix("module."): value for key, value in found.items()}
+    is_openai |= "input_resolution" in state
+    for extra in ("input_resolution", "context_length", "vocab_size"):
+        state.pop(extra, None)
+    return {key: v.float() if v.is_floating_point() else v for key, v in state.items()}, is_openai
+
+
+def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:
+    """The open_clip configuration of a state_dict in OpenAI's layout, read off its shapes."""
+
+    def count(prefix: str, at: int) -> int:
+        return len({key.split(".")[at] for key in state if key.startswith(prefix)})
+
+    try:
+        width = state["ln_final.weight"].shape[0]
+        text = {
+            "context_length": state["positional_embedding"].shape[0],
+            "vocab_size": state["token_embedding.weight"].shape[0],
+            "width": width,
+            "heads": width // 64,
+            "layers": count("transformer.resblocks.", 2),
+        }
+        vision: dict[str, Any]
+        if "visual.proj" in state:
+            patch = state["visual.conv1.weight"].shape[-1]
+            grid = round((state["visual.positional_embedding"].shape[0] - 1) ** 0.5)
+            vision = {
+                "layers": count("visual.transformer.resblocks.", 3),
+                "width": state["visual.conv1.weight"].shape[0],
+                "patch_size": patch,
+                "image_size": patch * grid,
+            }
+        else:
+            grid = round((state["visual.attnpool.positional_embedding"].shape[0] - 1) ** 0.5)
+            vision = {
+                "layers": tuple(count(f"visual.layer{stage}.", 2) for stage in (1, 2, 3, 4)),
+                "width": state["visual.layer1.0.conv1.weight"].shape[0],
+                "image_size": grid * 32,
+            }
+        return {"embed_dim": state["text_projection"].shape[1], "vision_cfg": vision, "text_cfg": text}
+    except KeyError as error:
+        raise WeightsError(
+            f"the file is not in OpenAI's CLIP layout (no {error.args[0]}): name its architecture too, "
+            "e.g. --model ViT-B-16 --weights FILE"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """open_clip reports its progress and its misgivings on the root logger; ours is one clear message."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)

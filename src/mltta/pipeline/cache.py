@@ -1,0 +1,240 @@
+"""View features on disk: encoded once, read by every method and every ablation after that.
+
+A store is a folder named by the hash of all that a feature depends on (``key.json`` spells it out). Every process
+that adds to it writes its own pair of files, ``<name>.features`` (half precision, one row an image) and
+``<name>.images`` (the images' 16-byte names), and a row counts once its name is written: a kill at any point loses
+at most what was being written, and two processes never disturb each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mltta.errors import MlttaError
+from mltta.images.views import RENDERING, ViewSpec
+from mltta.model.backbone import Backbone
+from mltta.storage.folders import cache_folder
+
+log = logging.getLogger("mltta")
+NAME_BYTES = 16
+FORMAT = "mltta-features-1"
+
+
+def feature_key(backbone: Backbone, spec: ViewSpec, seed: int) -> dict[str, Any]:
+    """Everything that the features of an image's views depend on, but the image."""
+    return {
+        "format": FORMAT,
+        "model": backbone.name,
+        "weights": backbone.image_fingerprint,
+        "arithmetic": backbone.arithmetic,
+        "preprocess": asdict(backbone.preprocess),
+        "rendering": rendering(backbone, spec),
+        "seed": seed,
+        "spec": asdict(spec),
+    }
+
+
+def rendering(backbone: Backbone, spec: ViewSpec) -> str:
+    """How views are made where this backbone is: AugMix on a GPU differs from Pillow's by a level here and there."""
+    return f"{RENDERING}, augmix on gpu" if spec.augmix and backbone.device.type != "cpu" else RENDERING
+
+
+class FeatureCache:
+    """The features of one kind of views: what other runs have encoded, and a place for what this one adds.
+
+    Views that another store holds among more are found there: 16 are the first 16 of 64.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        spec: ViewSpec,
+        seed: int = 0,
+        folder: Path | None = None,
+        keep: bool = True,
+    ):
+        """Args:
+        folder: where stores are, by default in the user's cache folder.
+        keep: False finds nothing and keeps nothing.
+        """
+        key = feature_key(backbone, spec, seed)
+        top = folder if folder is not None else feature_folder()
+        self.spec = spec
+        self._home = top / hashlib.blake2b(json.dumps(key).encode(), digest_size=8).hexdigest()
+        self._key = key
+        self._writer: _Writer | None = None if keep else _Mute()
+        rest = _without_spec(key)
+        stores = [store for store in list_stores(top) if _without_spec(store.key) == rest] if keep else []
+        self._shards = [s for store in stores if store.spec.covers(spec) for s in _read_shards(store)]
+        names = [shard.names for shard in self._shards]
+        joined = np.concatenate(names) if names else np.empty((0, NAME_BYTES), np.uint8)
+        # searched by their first 8 bytes, then compared whole
+        heads = np.ascontiguousarray(joined[:, :8]).view(np.uint64)[:, 0]
+        self._order = heads.argsort(kind="stable")
+        self._heads = heads[self._order]
+        self._first = np.cumsum([0, *map(len, names)])
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def find(self, image: bytes) -> int | None:
+        """Where an image's features are, or None; what this run adds is found when the cache is opened again."""
+        head = np.frombuffer(image[:8], np.uint64)[0]
+        at = int(np.searchsorted(self._heads, head))
+        while at < len(self._heads) and self._heads[at] == head:
+            place = int(self._order[at])
+            shard, row = self._locate(place)
+            if shard.names[row].tobytes() == image:
+                return place
+            at += 1
+        return None
+
+    def read(self, place: int) -> Tensor:
+        """Half-precision features (N, D) at a place that ``find`` gave."""
+        shard, row = self._locate(place)
+        return torch.from_numpy(np.array(shard.features[row, : self.spec.count]))
+
+    def write(self, images: Sequence[bytes], features: Sequence[Tensor]) -> None:
+        """Keep half-precision features (N, D) of some images; a full disk costs the cache, not the run."""
+        try:
+            if self._writer is None:
+                self._writer = _Writer(self._home, self._key, features[0].shape[1])
+            self._writer.write(images, features)
+        except OSError as error:
+            log.warning("features are not kept from here on: %s", error)
+            self._writer = _Mute()
+
+    def _locate(self, place: int) -> tuple[_Shard, int]:
+        shard = int(np.searchsorted(self._first, place, side="right")) - 1
+        return self._shards[shard], place - int(self._first[shard])
+
+
+@dataclass(frozen=True)
+class Store:
+    """A kept kind of features: what they depend on, and the folder they are in."""
+
+    folder: Path
+    key: dict[str, Any]
+    dim: int
+
+    @property
+    def spec(self) -> ViewSpec:
+        return ViewSpec(**self.key["spec"])
+
+    @property
+    def images(self) -> int:
+        return sum(len(shard.names) for shard in _read_shards(self))
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return sum(file.stat().st_size for file in self.folder.iterdir())
+
+
+def feature_folder() -> Path:
+    """Where features are kept unless told otherwise."""
+    return cache_folder() / "features"
+
+
+def list_stores(folder: Path | None = None) -> list[Store]:
+    """Every readable store in a folder."""
+    return list(_stores(folder if folder is not None else feature_folder()))
+
+
+def clear(store: Store) -> None:
+    """Remove a store and all its features."""
+    try:
+        shutil.rmtree(store.folder)
+    except OSError as error:
+        raise MlttaError(f"{store.folder} could not be removed: {error.strerror}") from error
+
+
+def _stores(folder: Path) -> Iterator[Store]:
+    for file in sorted(folder.glob("*/key.json")):
+        try:
+            held = json.loads(file.read_text())
+            key, dim = held["key"], int(held["dim"])
+            if key["format"] == FORMAT:
+                store = Store(file.parent, key, dim)
+                store.spec  # noqa: B018  a spec of another version does not read
+                yield store
+        except (OSError, ValueError, KeyError, TypeError, MlttaError):
+            log.warning("%s is not a feature store that can be read; it is passed over", file.parent)
+
+
+def _without_spec(key: dict[str, Any]) -> str:
+    # the model's name is for people: the hash of the weights says which it is
+    return json.dumps({name: value for name, value in key.items() if name not in ("spec", "model")})
+
+
+class _Shard:
+    """The whole rows of a pair of files, mapped; sent to a worker it is mapped there again, not copied."""
+
+    def __init__(self, file: Path, rows: int, views: int, dim: int):
+        self._made_of = (file, rows, views, dim)
+        #: (rows, 16)
+        self.names: NDArray[np.uint8] = np.memmap(file, np.uint8, "r", shape=(rows, NAME_BYTES))
+        data = file.with_suffix(".features")
+        self.features: NDArray[np.float16] = np.memmap(data, np.float16, "r", shape=(rows, views, dim))
+
+    def __reduce__(self) -> tuple[type[_Shard], tuple[Path, int, int, int]]:
+        return _Shard, self._made_of
+
+
+def _read_shards(store: Store) -> Iterator[_Shard]:
+    """Map every pair of files that has a whole row."""
+    views, dim = store.spec.count, store.dim
+    for file in sorted(store.folder.glob("*.images")):
+        data = file.with_suffix(".features")
+        if not data.is_file():
+            continue
+        rows = min(file.stat().st_size // NAME_BYTES, data.stat().st_size // (2 * views * dim))
+        if rows:
+            yield _Shard(file, rows, views, dim)
+
+
+class _Writer:
+    """Appends rows: the features first, safely on disk, then their names."""
+
+    def __init__(self, home: Path, key: dict[str, Any], dim: int):
+        home.mkdir(parents=True, exist_ok=True)
+        said, file = json.dumps({"key": key, "dim": dim}, indent=1) + "\n", home / "key.json"
+        if not file.is_file() or file.read_bytes() != said.encode():  # missing, or damaged
+            part = home / f"key.{os.getpid()}"
+            part.write_text(said)
+            part.replace(file)
+        name = f"{time.time_ns():x}-{os.getpid()}"
+        self._features: IO[bytes] = (home / f"{name}.features").open("wb")
+        self._names: IO[bytes] = (home / f"{name}.images").open("wb")
+
+    def write(self, images: Sequence[bytes], features: Sequence[Tensor]) -> None:
+        for one in features:
+            self._features.write(one.contiguous().numpy().tobytes())
+        self._features.flush()
+        os.fsync(self._features.fileno())
+        self._names.write(b"".join(images))
+        self._names.flush()
+
+
+class _Mute(_Writer):
+    """What is left of a writer when the disk is full or nothing is to be kept."""
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, images: Sequence[bytes], features: Sequence[Tensor]) -> None:
+        pass

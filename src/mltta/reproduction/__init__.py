@@ -1,0 +1,1 @@
+"""The paper: its numbers and claims as data, and its tables run."""
