@@ -27,8 +27,8 @@ from mltta.images.views import ViewSpec
 from mltta.methods.retrieval import weak_label_counts
 from mltta.metrics import mean_average_precision, set_metrics
 from mltta.model.backbone import Backbone
+from mltta.model.encoded import Encoded
 from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.encode import Encoded
 from mltta.pipeline.stream import feature_stream
 
 SPEC = ViewSpec(count=64)

@@ -37,7 +37,8 @@ from mltta.evaluation.evaluate import evaluate
 from mltta.images.views import ViewSpec, render_views
 from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
-from mltta.pipeline.encode import Decoded, Encoded, encode, encode_decoded, render
+from mltta.model.encoded import Encoded
+from mltta.pipeline.encode import Decoded, encode, encode_decoded, render
 
 SIZE = (375, 500)
 # The methods whose time the paper's Table 4 gives.

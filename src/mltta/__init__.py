@@ -13,41 +13,135 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mltta.captions.store import CaptionBase
+    from mltta.data import Dataset, list_datasets, load_dataset
+    from mltta.decision import Decision
+    from mltta.errors import (
+        CaptionError,
+        ConfigError,
+        DatasetError,
+        EngineError,
+        HubError,
+        ImageError,
+        LabelError,
+        MlttaError,
+        WeightsError,
+    )
+    from mltta.evaluation.evaluate import Evaluation, evaluate
+    from mltta.evaluation.recipes import Recipe
+    from mltta.evaluation.results import Result
+    from mltta.images.load import load_image
+    from mltta.images.views import ViewSpec
     from mltta.labels import LabelSet
-    from mltta.methods import create_method, list_methods
-    from mltta.model.backbone import Backbone, load_backbone
+    from mltta.methods import (
+        Config,
+        Method,
+        OnlineMethod,
+        TuningConfig,
+        ViewConfig,
+        create_method,
+        list_methods,
+        register,
+    )
+    from mltta.model.backbone import Backbone
+    from mltta.model.encoded import Encoded
+    from mltta.model.load import load_backbone
+    from mltta.model.maple import with_prompts
+    from mltta.model.variations import generate_variations
+    from mltta.pipeline.execution import Execution
+    from mltta.pipeline.features import encode_images
     from mltta.tagger import Tagger, Tags
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Imported when first used: torch and open_clip take seconds, and `mltta --help` needs neither.
 _HOMES = {
-    "Backbone": "mltta.model.backbone",
-    "load_backbone": "mltta.model.backbone",
-    "CaptionBase": "mltta.captions.store",
-    "LabelSet": "mltta.labels",
-    "list_methods": "mltta.methods",
-    "create_method": "mltta.methods",
-    "Tagger": "mltta.tagger",
-    "Tags": "mltta.tagger",
+    "mltta.captions.store": ("CaptionBase",),
+    "mltta.data": ("Dataset", "list_datasets", "load_dataset"),
+    "mltta.decision": ("Decision",),
+    "mltta.errors": (
+        "CaptionError",
+        "ConfigError",
+        "DatasetError",
+        "EngineError",
+        "HubError",
+        "ImageError",
+        "LabelError",
+        "MlttaError",
+        "WeightsError",
+    ),
+    "mltta.evaluation.evaluate": ("Evaluation", "evaluate"),
+    "mltta.evaluation.recipes": ("Recipe",),
+    "mltta.evaluation.results": ("Result",),
+    "mltta.images.load": ("load_image",),
+    "mltta.images.views": ("ViewSpec",),
+    "mltta.labels": ("LabelSet",),
+    "mltta.methods": (
+        "Config",
+        "Method",
+        "OnlineMethod",
+        "TuningConfig",
+        "ViewConfig",
+        "create_method",
+        "list_methods",
+        "register",
+    ),
+    "mltta.model.backbone": ("Backbone",),
+    "mltta.model.encoded": ("Encoded",),
+    "mltta.model.load": ("load_backbone",),
+    "mltta.model.maple": ("with_prompts",),
+    "mltta.model.variations": ("generate_variations",),
+    "mltta.pipeline.execution": ("Execution",),
+    "mltta.pipeline.features": ("encode_images",),
+    "mltta.tagger": ("Tagger", "Tags"),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Backbone",
     "CaptionBase",
+    "CaptionError",
+    "Config",
+    "ConfigError",
+    "Dataset",
+    "DatasetError",
+    "Decision",
+    "Encoded",
+    "EngineError",
+    "Evaluation",
+    "Execution",
+    "HubError",
+    "ImageError",
+    "LabelError",
     "LabelSet",
+    "Method",
+    "MlttaError",
+    "OnlineMethod",
+    "Recipe",
+    "Result",
     "Tagger",
     "Tags",
+    "TuningConfig",
+    "ViewConfig",
+    "ViewSpec",
+    "WeightsError",
     "__version__",
     "create_method",
+    "encode_images",
+    "evaluate",
+    "generate_variations",
+    "list_datasets",
     "list_methods",
     "load_backbone",
+    "load_dataset",
+    "load_image",
+    "register",
+    "with_prompts",
 ]
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
     raise AttributeError(f"module 'mltta' has no attribute {name!r}")
 
 

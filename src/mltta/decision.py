@@ -50,3 +50,19 @@ class Presence:
         spoken_of = votes.amax(dim=-1, keepdim=True) >= self.least
         needed = (self.share * evidence.amax(dim=-1, keepdim=True)).clamp(min=self.enough)
         return (evidence >= needed) & spoken_of
+
+
+class Decision:
+    """The rule at work for one label list: hears the captions, then says how sure it is of each label."""
+
+    def __init__(self, captions: LabelledCaptions, logit_scale: float, rule: Presence | None = None):
+        self.captions, self.logit_scale, self.rule = captions, logit_scale, rule or Presence()
+
+    def votes(self, views: Tensor) -> Tensor:
+        """What captions say (B, C) of images by their views (B, N, D)."""
+        return self.rule.votes(views, self.captions, self.logit_scale)
+
+    def __call__(self, probability: Tensor, votes: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (B, C) between 0 and 1, and which labels are present (B, C)."""
+        evidence = self.rule.evidence(probability, votes)
+        return evidence.clamp(max=1.0), self.rule.present(evidence, votes)

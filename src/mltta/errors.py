@@ -33,3 +33,7 @@ class EngineError(MlttaError):
 
 class ConfigError(MlttaError):
     """A setting that makes no sense, or a method that lacks what it needs."""
+
+
+class DatasetError(MlttaError):
+    """A dataset that is not where or what it should be, and what to do about it."""

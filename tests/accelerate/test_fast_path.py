@@ -8,7 +8,7 @@ import torch
 from benchmarks.plain import Plain
 from mltta import CaptionBase, LabelSet, create_method
 from mltta.captions.labelled import label_captions
-from mltta.pipeline.encode import Encoded
+from mltta.model.encoded import Encoded
 from tests import golden_data as golden
 
 LABELS = {

@@ -18,8 +18,8 @@ from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.results import Result
 from mltta.images.views import ViewSpec
 from mltta.labels import LabelSet
+from mltta.model.encoded import Encoded
 from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.encode import Encoded
 from mltta.pipeline.stream import feature_stream, to_encoded
 from tests import golden_data as golden
 from tests.test_tagger import photo

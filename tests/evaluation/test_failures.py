@@ -14,7 +14,7 @@ from mltta.errors import ConfigError, MlttaError
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.summary import Summary, comparison, lines
 from mltta.methods.clip import Clip
-from mltta.pipeline.encode import Encoded
+from mltta.model.encoded import Encoded
 from tests.evaluation.scene import EPISODIC, bits, make_dataset, run
 
 BAD = {

@@ -14,6 +14,7 @@ from mltta.captions.store import CaptionBase
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.summary import lines
 from mltta.model.learned_prompts import coop
+from mltta.model.maple import with_prompts
 from tests import golden_data as golden
 from tests.evaluation import scene
 from tests.evaluation.scene import LABELS, make_dataset, run
@@ -76,8 +77,8 @@ def labels(**changes) -> dict:
 FEW = {"views": 2}
 CHANGES = {
     "template": {"template": "a picture of a {}."},
-    "learned prompts": {"backbone": golden.backbone("vit").prompted(coop(torch.zeros(4, 64)))},
-    "other learned prompts": {"backbone": golden.backbone("vit").prompted(coop(torch.ones(4, 64)))},
+    "learned prompts": {"backbone": with_prompts(golden.backbone("vit"), coop(torch.zeros(4, 64)))},
+    "other learned prompts": {"backbone": with_prompts(golden.backbone("vit"), coop(torch.ones(4, 64)))},
     "captions": {"captions": captions("A dog on a sofa.")},
     "embeddings of the same captions": {"captions": rounded(captions())},
     "seed": {"seed": 1},

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 
 from mltta import CaptionBase, LabelSet
 from mltta.data.class_folders import load_class_folders
-from mltta.data.dataset import DatasetError
-from mltta.errors import ConfigError, LabelError
+from mltta.errors import ConfigError, DatasetError, LabelError
 from mltta.evaluation.train_prompts import (
     Examples,
     Training,

@@ -15,7 +15,7 @@ from mltta.images.views import (
     generated_folder,
     render_views,
 )
-from mltta.pipeline.encode import Encoded, union
+from mltta.model.encoded import Encoded, union
 from tests.images.test_views import SMALL, noise
 
 

@@ -10,8 +10,8 @@ from mltta.errors import ConfigError
 from mltta.images.views import ViewSpec
 from mltta.methods import base
 from mltta.methods.base import Method, register
+from mltta.model.encoded import Encoded, union
 from mltta.objectives import entropy
-from mltta.pipeline.encode import Encoded, union
 from tests import golden_data as golden
 from tests.methods.test_every_method import EXAMPLE, encoded
 

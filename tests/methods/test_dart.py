@@ -18,8 +18,8 @@ from mltta.images.views import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.dart import DART, DARTConfig
 from mltta.model.backbone import Backbone
+from mltta.model.encoded import Encoded
 from mltta.model.vit import PromptedViT
-from mltta.pipeline.encode import Encoded
 from tests import golden_data as golden
 
 LABELS = ["cat", "lamp", "book", "red bus", "bird"]

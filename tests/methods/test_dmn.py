@@ -12,7 +12,7 @@ from mltta.errors import ConfigError
 from mltta.images.views import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.dmn import DMN, DMNConfig
-from mltta.pipeline.encode import Encoded
+from mltta.model.encoded import Encoded
 from tests import golden_data as golden
 
 CASES = ["dmn/vit_voc_mem50", "dmn/vit_coco_mem50", "dmn/vit_voc_mem3"]

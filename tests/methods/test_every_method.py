@@ -26,7 +26,8 @@ from mltta import create_method, list_methods
 from mltta.errors import ConfigError
 from mltta.images.views import render_views
 from mltta.methods import Method, OnlineMethod, State, base, method_class
-from mltta.pipeline.encode import Encoded, encode, render
+from mltta.model.encoded import Encoded
+from mltta.pipeline.encode import encode, render
 from tests import golden_data as golden
 
 

@@ -16,7 +16,7 @@ from mltta.methods import tuning
 from mltta.methods.base import Problem, Teacher
 from mltta.methods.rlcf import RLCF, RLCFConfig
 from mltta.methods.tuning import tune_context
-from mltta.pipeline.encode import Encoded
+from mltta.model.encoded import Encoded
 from tests import golden_data as golden
 
 CASES = [f"rlcf/{a}_{c}_{t}" for a, c, t in product(("vit", "rn"), ("voc", "coco"), ("sharp", "soft"))]

@@ -10,7 +10,8 @@ from torch import Tensor
 from benchmarks.plain import bind, confident, entropy, marginal_entropy, mean_entropy
 from mltta import CaptionBase, create_method
 from mltta.captions.labelled import LabelledCaptions
-from mltta.pipeline.encode import Encoded
+from mltta.model.encoded import Encoded
+from mltta.model.maple import with_prompts
 from tests.model.prompted import LABELS, Plain, coop_of, maple, tiny
 
 PROMPTS = {"CoOp": coop_of, "MaPLe": maple}
@@ -102,7 +103,7 @@ CELLS = {"clip": clip, "tda": tda, "tpt": tpt, "difftpt": difftpt, "rlcf": rlcf,
 @pytest.mark.parametrize("init", PROMPTS)
 @pytest.mark.parametrize("name", CELLS)
 def test_the_scores_of_a_cell_equal_plain_code(name, init, tmp_path):
-    prompted, plain = tiny().prompted(PROMPTS[init]()), Plain(tiny(), PROMPTS[init](), LABELS)
+    prompted, plain = with_prompts(tiny(), PROMPTS[init]()), Plain(tiny(), PROMPTS[init](), LABELS)
     sentences = [f"A {a} beside a {b}." for a in LABELS for b in LABELS if a < b]
     captions = CaptionBase.build(sentences, prompted)
     options = {} if name in ("clip", "tda") else {"views": VIEWS, "select_ratio": RATIO}

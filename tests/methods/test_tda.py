@@ -13,7 +13,7 @@ from mltta.errors import ConfigError
 from mltta.images.views import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.tda import TDA, TDAConfig, empty_memory, remember
-from mltta.pipeline.encode import Encoded
+from mltta.model.encoded import Encoded
 from tests import golden_data as golden
 
 CASES = [f"tda/vit_{name}" for name in ("voc_imagenet", "voc_caltech101", "voc_eurosat", "coco_caltech101")]

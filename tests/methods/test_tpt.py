@@ -15,8 +15,8 @@ from mltta.images.views import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.tpt import TPT, TPTConfig
 from mltta.methods.tuning import tune_context
+from mltta.model.encoded import Encoded
 from mltta.objectives import bound_entropy, entropy, select_confident
-from mltta.pipeline.encode import Encoded
 from tests import golden_data as golden
 
 CASES = [f"tpt/{a}_{c}_{t}" for a, c, t in product(("vit", "rn"), ("voc", "coco"), ("sharp", "soft"))]

@@ -16,8 +16,9 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 from mltta import LabelSet, create_method
 from mltta.errors import ConfigError, WeightsError
 from mltta.images.views import ViewSpec
+from mltta.model.encoded import Encoded
 from mltta.model.learned_prompts import CoOp, MaPLe, coop, load_prompts, save_prompts
-from mltta.pipeline.encode import Encoded
+from mltta.model.maple import with_prompts
 from tests import golden_data as golden
 from tests.cli.test_cli import mltta
 from tests.model.prompted import LABELS, Plain, coop_of, maple, maple_state, tiny
@@ -62,7 +63,7 @@ def test_coop_loads_from_the_released_layout_and_from_bare_tensors_whatever_its_
         assert isinstance(prompts, CoOp)
         assert torch.equal(prompts.context, context)
         assert prompts.digest == coop(context).digest
-    text = tiny().prompted(tmp_path / "model.pth.tar-50").encode_labels(LabelSet.of(LABELS))
+    text = with_prompts(tiny(), tmp_path / "model.pth.tar-50").encode_labels(LabelSet.of(LABELS))
     plain = Plain(tiny(), coop(context), LABELS)
     torch.testing.assert_close(text.features, plain.text(context).detach(), atol=2e-6, rtol=0)
 
@@ -101,7 +102,7 @@ def test_what_is_saved_is_safetensors_with_json_and_loads_to_the_same_bits(tmp_p
 def test_a_context_for_each_label_serves_as_many_labels_and_no_others(tmp_path):
     contexts = torch.stack([coop_of(3, seed).context for seed in range(len(LABELS))])
     torch.save(contexts, tmp_path / "each.pt")
-    prompted = tiny().prompted(tmp_path / "each.pt")
+    prompted = with_prompts(tiny(), tmp_path / "each.pt")
     text = prompted.encode_labels(LabelSet.of(LABELS))
     for i, label in enumerate(LABELS):
         want = Plain(tiny(), coop(contexts[i]), [label]).text(contexts[i]).detach()
@@ -167,18 +168,18 @@ def test_prompts_of_another_model_are_refused_by_name(tmp_path):
     with pytest.raises(
         ConfigError, match=r"wide\.pt was learned for another model.*512 wide.*tiny is 64 wide"
     ):
-        tiny().prompted(tmp_path / "wide.pt")
+        with_prompts(tiny(), tmp_path / "wide.pt")
     ours = coop(torch.zeros(4, 64), model="tiny", text_tower=tiny().text_fingerprint)
     save_prompts(ours, tmp_path / "ours.safetensors")
-    tiny().prompted(tmp_path / "ours.safetensors")
+    with_prompts(tiny(), tmp_path / "ours.safetensors")
     with pytest.raises(
         ConfigError, match=r"ours\.safetensors was learned for tiny \(weights .*: train prompts"
     ):
-        golden.backbone("vit").prompted(tmp_path / "ours.safetensors")
+        with_prompts(golden.backbone("vit"), tmp_path / "ours.safetensors")
 
 
 def test_coop_changes_the_labels_only():
-    plain, prompted = tiny(), tiny().prompted(coop_of())
+    plain, prompted = tiny(), with_prompts(tiny(), coop_of())
     pixels = torch.randn(3, 3, 32, 32)
     assert torch.equal(plain.encode_images(pixels), prompted.encode_images(pixels))
     assert plain.text_fingerprint == prompted.text_fingerprint

@@ -12,9 +12,10 @@ from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.recipes import Recipe
 from mltta.images.load import load_image
 from mltta.images.views import ViewSpec, render_views
+from mltta.model.encoded import Encoded
 from mltta.model.learned_prompts import load_prompts
+from mltta.model.maple import with_prompts
 from mltta.pipeline.cache import feature_key
-from mltta.pipeline.encode import Encoded
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
 from tests.methods.test_table2 import ml_tta
@@ -27,7 +28,7 @@ def views(count: int, size: int = 32, seed: int = 1) -> torch.Tensor:
 
 
 def test_images_labels_and_sentences_are_encoded_as_plain_code_does():
-    backbone, plain, pixels = tiny().prompted(maple()), Plain(tiny(), maple(), LABELS), views(11)
+    backbone, plain, pixels = with_prompts(tiny(), maple()), Plain(tiny(), maple(), LABELS), views(11)
     with torch.no_grad():
         torch.testing.assert_close(
             backbone.encode_images(pixels), plain.images(pixels, plain.start), atol=2e-6, rtol=0
@@ -43,14 +44,14 @@ def test_images_labels_and_sentences_are_encoded_as_plain_code_does():
 
 
 def test_the_words_behind_the_two_vectors_stay():
-    text = tiny().prompted(maple()).encode_labels(LabelSet.of(["dog"]))
+    text = with_prompts(tiny(), maple()).encode_labels(LabelSet.of(["dog"]))
     assert text._prompts.texts == ("X X of a dog.",)
     assert text.context.shape == (2, 64)
 
 
 def test_gradients_reach_the_context_through_both_towers():
     """The pull-back of chosen views equals autograd's over all of them, at contexts that differ by image."""
-    backbone, plain = tiny().prompted(maple()), Plain(tiny(), maple(), LABELS)
+    backbone, plain = with_prompts(tiny(), maple()), Plain(tiny(), maple(), LABELS)
     pixels = [views(6, seed=seed) for seed in (1, 2)]
     spec = ViewSpec(count=6)
     looks = [lambda spec, preprocess, which, own=own: own[which] for own in pixels]
@@ -86,7 +87,7 @@ def test_one_ml_tta_step_on_a_vit_b_16_from_the_released_layout_equals_plain_cod
     prompts = load_prompts(tmp_path / "model.pth.tar-2")
     torch.manual_seed(0)
     base = load_backbone("ViT-B/16", random_weights=True, device="cpu")
-    prompted, plain, pixels = base.prompted(prompts), Plain(base, prompts, LABELS[:3]), views(2, 224)
+    prompted, plain, pixels = with_prompts(base, prompts), Plain(base, prompts, LABELS[:3]), views(2, 224)
     sentences = ["a cat and a dog", "a dog", "boat"]
     captions = LabelledCaptions(prompted.encode_texts(sentences), [[0, 1], [0], [2]], 3)
     method, encoded = scene(prompted, pixels, captions, LABELS[:3])
@@ -100,7 +101,7 @@ def test_one_ml_tta_step_on_a_vit_b_16_from_the_released_layout_equals_plain_cod
 
 
 def test_every_image_starts_from_the_checkpoint_s_context():
-    prompted = tiny().prompted(maple())
+    prompted = with_prompts(tiny(), maple())
     captions = CaptionBase.build([f"A {label} in the sun." for label in LABELS], prompted)
     method, first = scene(prompted, views(8, seed=4), captions)
     _, second = scene(prompted, views(8, seed=5), captions)
@@ -112,8 +113,8 @@ def test_every_image_starts_from_the_checkpoint_s_context():
 
 
 def test_what_is_keyed_by_the_backbone_is_keyed_by_its_prompts():
-    plain, one, other = tiny(), tiny().prompted(maple()), tiny().prompted(maple(seed=1))
-    again = tiny().prompted(maple())
+    plain, one, other = tiny(), with_prompts(tiny(), maple()), with_prompts(tiny(), maple(seed=1))
+    again = with_prompts(tiny(), maple())
     spec = ViewSpec(count=2)
     for key in ("text_fingerprint", "image_fingerprint"):
         assert len({getattr(backbone, key) for backbone in (plain, one, other)}) == 3
@@ -130,7 +131,7 @@ def test_what_is_keyed_by_the_backbone_is_keyed_by_its_prompts():
 
 
 def test_the_tagger_looks_again_and_answers_the_same_alone_and_in_a_list():
-    prompted = tiny().prompted(maple())
+    prompted = with_prompts(tiny(), maple())
     captions = CaptionBase.build([f"A {label} in the sun." for label in LABELS], prompted)
     tagger = Tagger(tiny(), LABELS, prompts=maple(), captions=captions, views=6, select_ratio=0.5)
     assert tagger.method.looks_again
@@ -139,7 +140,7 @@ def test_the_tagger_looks_again_and_answers_the_same_alone_and_in_a_list():
 
 
 def test_an_evaluation_keeps_features_of_its_own_and_scores_as_the_method_does(tmp_path):
-    prompted, data = tiny().prompted(maple()), make_dataset(tmp_path / "photos", 2)
+    prompted, data = with_prompts(tiny(), maple()), make_dataset(tmp_path / "photos", 2)
     captions = CaptionBase.build([f"A {label} in the sun." for label in data.labels.names], prompted)
     recipe = Recipe("ml-tta", {"views": 6, "select_ratio": 0.5})
     options = {"captions": captions, "out": tmp_path, "cache": tmp_path / "features", "workers": 0}
@@ -159,21 +160,21 @@ def test_an_evaluation_keeps_features_of_its_own_and_scores_as_the_method_does(t
 
 def test_models_that_maple_cannot_prompt_are_refused_by_name():
     with pytest.raises(ConfigError, match=r"need a ViT image tower.*ModifiedResNet"):
-        golden.backbone("rn").prompted(maple(image_width=64, deeper=1))
+        with_prompts(golden.backbone("rn"), maple(image_width=64, deeper=1))
     with pytest.raises(
         ConfigError, match="image prompts are 96 wide, and the image tower of tiny is 128 wide"
     ):
-        tiny().prompted(maple(image_width=96))
+        with_prompts(tiny(), maple(image_width=96))
     with pytest.raises(ConfigError, match="vectors are 32 wide, and the text tower of tiny is 64 wide"):
-        tiny().prompted(maple(width=32))
+        with_prompts(tiny(), maple(width=32))
     with pytest.raises(ConfigError, match="prompts for 5 blocks, and tiny 4"):
-        tiny().prompted(maple(deeper=4))
+        with_prompts(tiny(), maple(deeper=4))
     with pytest.raises(ConfigError, match="reads MaPLe prompts already"):
-        tiny().prompted(maple()).prompted(maple())
+        with_prompts(with_prompts(tiny(), maple()), maple())
     with pytest.raises(ConfigError, match="MaPLe's are there already"):
-        create_method("dart", tiny().prompted(maple()), LABELS)
+        create_method("dart", with_prompts(tiny(), maple()), LABELS)
     with pytest.raises(ConfigError, match="ensemble of templates has no single context"):
-        create_method("clip", tiny().prompted(maple()), LABELS, template="simple")
+        create_method("clip", with_prompts(tiny(), maple()), LABELS, template="simple")
 
 
 def test_a_checkpoint_that_is_not_whole_says_what_is_missing(tmp_path):

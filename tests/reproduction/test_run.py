@@ -15,6 +15,7 @@ from mltta.errors import ConfigError
 from mltta.evaluation.page import comparison_page, example_section
 from mltta.evaluation.summary import Summary
 from mltta.model.learned_prompts import save_prompts
+from mltta.model.maple import with_prompts
 from mltta.reproduction.paper import Setting
 from mltta.reproduction.run import Place, Reproduction, own_table, settings_of, view_figure
 from mltta.storage.folders import cache_folder
@@ -63,7 +64,7 @@ def test_what_cannot_be_run_is_told_and_its_cell_stays_empty(place, done):
 
 
 def test_learned_prompts_fill_the_cells_of_their_rows_of_table_2(place, done):
-    prompted = {"coop": tiny().prompted(coop_of()), "maple": tiny().prompted(maple())}
+    prompted = {"coop": with_prompts(tiny(), coop_of()), "maple": with_prompts(tiny(), maple())}
     there = replace(place, backbone=tiny(), prompted=prompted)
     for backbone in (tiny(), prompted["maple"]):  # a few captions kept in place of 12,000 embedded anew
         few = CaptionBase.build([f"A {label} in the sun." for label in place.dataset.labels], backbone)

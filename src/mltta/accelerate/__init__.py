@@ -1,1 +1,39 @@
-"""Only speed: everything works without this room, and gives the same numbers (docs/speed.md says how near)."""
+"""Only speed: everything works without this room, and gives the same numbers (docs/speed.md says how near).
+
+The core reaches it through `mltta.model.acceleration` alone. Each trick has a name and can be left out:
+`load_backbone(accelerate="shared-prefix,graphs")`, or MLTTA_ACCELERATE for a whole process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from mltta.model.acceleration import Acceleration
+
+#: what each trick does
+TRICKS = {
+    "shared-prefix": "the labels' context runs through the text tower once, padding never",
+    "allocation": "CPU: freed memory is kept for the next layer",
+    "search": "captions by the million: half precision on a GPU, FAISS on a CPU",
+    "views": "GPU: views are made there",
+    "kernels": "GPU: three kernels make all views of a batch",
+    "draws": "GPU: the random numbers of all views of a batch at once",
+    "patches": "GPU: the patches of a ViT by one product",
+    "graphs": "GPU: few views and few contexts are replayed from CUDA graphs",
+    "tensor-cores": "GPU: products of the text side in TF32",
+    "jacobian": "GPU: first-step gradients of long runs from a kept Jacobian",
+}
+
+
+def for_device(device: torch.device, tricks: set[str]) -> Acceleration:
+    """The tricks that serve a device; the files of the others are not even opened."""
+    if device.type == "cuda":
+        from mltta.accelerate.cuda import CudaAcceleration
+
+        return CudaAcceleration(tricks)
+    from mltta.accelerate.cpu import CpuAcceleration
+
+    return CpuAcceleration(tricks)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mltta.accelerate.resample import upload
+from mltta.accelerate.boxes import upload
 from mltta.images.augmix import CHAINS, LONGEST_CHAIN, OPERATIONS, Plans
 from mltta.images.geometry import Floats, Ints
 

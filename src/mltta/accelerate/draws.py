@@ -13,12 +13,10 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.images.geometry import CROP_DRAWS, Floats, Ints, crop_boxes
-from mltta.images.views import ViewSpec
+from mltta.images.geometry import Floats
 
 Words = NDArray[np.uint64]
 
-_FIRST_TRIES = 4
 _MULTIPLIER = (np.uint64(0x2360ED051FC65DA4), np.uint64(0x4385DF649FCCF645))
 _32, _LOW_32 = np.uint64(32), np.uint64(0xFFFFFFFF)
 
@@ -43,20 +41,6 @@ def draw_numbers(seed: int, ids: Sequence[str], count: int, stream: str, draws: 
         word = np.bitwise_or(word >> turn, word << (np.uint64(64) - turn & np.uint64(63)))
         numbers[:, draw] = (word >> np.uint64(11)) * 2.0**-53
     return numbers
-
-
-def draw_crops(seed: int, ids: Sequence[str], sizes: Ints, spec: ViewSpec) -> Ints:
-    """The crops of `crop_boxes` for images of these sizes (B, 2), (B, count - 1, 5); few need many tries."""
-    each, args = spec.count - 1, (spec.scale, spec.ratio, spec.flip)
-    owner = np.arange(len(sizes)).repeat(each)
-    first = draw_numbers(seed, ids, spec.count, "crop", 2 * _FIRST_TRIES + 3)
-    crops, left_over = crop_boxes(first, sizes[owner], *args)
-    again = np.unique(owner[left_over])
-    if len(again):
-        numbers = draw_numbers(seed, [ids[i] for i in again], spec.count, "crop", CROP_DRAWS)
-        place = np.searchsorted(again, owner[left_over]) * each + left_over % each
-        crops[left_over], _ = crop_boxes(numbers[place], sizes[owner[left_over]], *args)
-    return crops.reshape(len(sizes), each, 5)
 
 
 def _seeds(digests: bytes) -> list[Words]:

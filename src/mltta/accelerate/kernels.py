@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mltta.accelerate.resample import BITS, Boxes, upload
+from mltta.accelerate.boxes import BITS, Boxes, upload
 
 # Numbers that describe a box: offset, width, 2 x (Axis, kept), whether y comes first, between, place, stride.
 _LINE = 18

@@ -13,15 +13,18 @@ import torch
 from torch import Tensor
 
 from mltta.accelerate.augmix import mix_views
-from mltta.accelerate.draws import draw_crops, draw_numbers
-from mltta.accelerate.resample import Boxes, resample, upload
+from mltta.accelerate.boxes import Boxes, upload
+from mltta.accelerate.draws import draw_numbers
+from mltta.accelerate.resample import resample
 from mltta.errors import ConfigError, ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, draw_plans
-from mltta.images.geometry import Ints, clean_axes, working_size
+from mltta.images.geometry import CROP_DRAWS, Floats, Ints, clean_axes, crop_boxes, working_size
 from mltta.images.views import Preprocess, ViewSpec, normalise_levels
+from mltta.images.views import draw_numbers as plain_numbers
 
 # Bytes that AugMix takes for each pixel of a view.
 _AUGMIX_BYTES = 80
+_FIRST_TRIES = 4
 
 
 class DeviceViews:
@@ -31,6 +34,8 @@ class DeviceViews:
         dtype: of the views.
         channels_last: lay the views out in memory as (B, N, S, S, 3).
         max_bytes: about how much memory may be used beside the images and the views.
+        own_draws: draw the random numbers of a batch at once, not by numpy's generators one by one.
+        kernels: make views by kernels where they work.
 
     Example:
         >>> device_views = DeviceViews(Preprocess(), "cpu", torch.float32)
@@ -47,9 +52,12 @@ class DeviceViews:
         *,
         channels_last: bool = False,
         max_bytes: int = 1 << 30,
+        own_draws: bool = True,
+        kernels: bool = True,
     ) -> None:
         self.preprocess, self.device, self.dtype = preprocess, torch.device(device), dtype
         self.channels_last, self.max_bytes = channels_last, max_bytes
+        self.own_draws, self.kernels = own_draws, kernels
         # (3, 256) the levels themselves, and what becomes of them
         self._levels = torch.arange(256, dtype=torch.uint8).repeat(3, 1).to(self.device)
         shown = normalise_levels(torch.arange(256).view(1, 256, 1, 1).expand(-1, -1, 1, 3), preprocess)
@@ -108,6 +116,7 @@ class DeviceViews:
             cubic=cubic,
             channels_last=self.channels_last,
             max_bytes=self.max_bytes,
+            kernels=self.kernels,
         )
 
     def _mix(
@@ -115,7 +124,7 @@ class DeviceViews:
     ) -> None:
         """Make crops and mix each by AugMix, as many at once as fit into memory."""
         each, side = axes.shape[1], self.preprocess.size
-        plans = draw_plans(draw_numbers(seed, ids, each + 1, "augmix", AUGMIX_DRAWS))
+        plans = draw_plans(self._numbers(seed, ids, each + 1, "augmix", AUGMIX_DRAWS))
         place = np.arange(len(sizes) * each) * 3 * side * side
         boxes = _boxes(sizes, axes, place, (side, side), 3 * side)
         step = max(1, self.max_bytes // (_AUGMIX_BYTES * side * side))
@@ -123,7 +132,15 @@ class DeviceViews:
             part = boxes[start : start + step]
             part.place[:] -= place[start]
             levels = torch.empty(len(part), side, side, 3, dtype=torch.uint8, device=self.device)
-            resample(source, part, levels, self._levels, cubic=False, max_bytes=self.max_bytes)
+            resample(
+                source,
+                part,
+                levels,
+                self._levels,
+                cubic=False,
+                max_bytes=self.max_bytes,
+                kernels=self.kernels,
+            )
             numbers = np.arange(start, start + len(part))
             mixed = mix_views(levels.permute(0, 3, 1, 2), plans.pick(numbers)).permute(0, 2, 3, 1)
             normalised = normalise_levels(mixed, self.preprocess).to(self.dtype)
@@ -140,17 +157,38 @@ class DeviceViews:
         axes[:, 0, :, 1], axes[:, 0, :, 2] = sizes, small
         copies = torch.empty(int(3 * small.prod(1).sum()), dtype=torch.uint8, device=self.device)
         boxes = _boxes(sizes, axes, _starts(small), small, 3 * small[:, 0])
-        resample(source, boxes, copies, self._levels, cubic=False, max_bytes=self.max_bytes)
+        resample(
+            source, boxes, copies, self._levels, cubic=False, max_bytes=self.max_bytes, kernels=self.kernels
+        )
         return copies, small
 
     def _draw_crops(self, sizes: Ints, spec: ViewSpec, seed: int, ids: Sequence[str]) -> Ints:
         """Draw the crops of images of these sizes: how each is resampled along x and y, (B, N - 1, 2, 5)."""
         axes = np.zeros((len(sizes), spec.count - 1, 2, 5), np.int64)
-        left, top, width, height, flip = draw_crops(seed, ids, sizes, spec).transpose(2, 0, 1)
+        left, top, width, height, flip = self._crops(sizes, spec, seed, ids).transpose(2, 0, 1)
         axes[:, :, 0, 0], axes[:, :, 0, 1], axes[:, :, 0, 4] = left, width, flip
         axes[:, :, 1, 0], axes[:, :, 1, 1] = top, height
         axes[:, :, :, 2] = self.preprocess.size
         return axes
+
+    def _crops(self, sizes: Ints, spec: ViewSpec, seed: int, ids: Sequence[str]) -> Ints:
+        """Left, top, width, height and flip of each image's crops, (B, N - 1, 5); few need more than four tries."""
+        each, args = spec.count - 1, (spec.scale, spec.ratio, spec.flip)
+        owner = np.arange(len(sizes)).repeat(each)
+        numbers = self._numbers(seed, ids, spec.count, "crop", 2 * _FIRST_TRIES + 3)
+        crops, left_over = crop_boxes(numbers, sizes[owner], *args)
+        again = np.unique(owner[left_over])
+        if len(again):
+            numbers = self._numbers(seed, [ids[i] for i in again], spec.count, "crop", CROP_DRAWS)
+            place = np.searchsorted(again, owner[left_over]) * each + left_over % each
+            crops[left_over], _ = crop_boxes(numbers[place], sizes[owner[left_over]], *args)
+        return crops.reshape(len(sizes), each, 5)
+
+    def _numbers(self, seed: int, ids: Sequence[str], count: int, stream: str, draws: int) -> Floats:
+        """Random numbers for views 1 to count - 1 of each image, (B * (count - 1), draws)."""
+        if self.own_draws:
+            return draw_numbers(seed, ids, count, stream, draws)
+        return np.concatenate([plain_numbers(seed, id, range(1, count), stream, draws) for id in ids])
 
 
 def _starts(sizes: Ints) -> Ints:

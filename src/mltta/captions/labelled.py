@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -10,10 +10,10 @@ from torch import Tensor
 
 from mltta.captions.compose import compose_captions
 from mltta.captions.nouns import label_matches
-from mltta.captions.search import Search
 from mltta.captions.store import CaptionBase
 from mltta.errors import CaptionError
 from mltta.labels import LabelSet
+from mltta.model.search import Search
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
@@ -25,16 +25,23 @@ PER_LABEL, COMPOSED_AT_MOST = 16, 8192
 class LabelledCaptions:
     """Captions with the labels of one set that each of them names, perhaps none: what is retrieved from."""
 
-    def __init__(self, embeddings: Tensor, mentions: Sequence[Sequence[int]], n_labels: int):
+    def __init__(
+        self,
+        embeddings: Tensor,
+        mentions: Sequence[Sequence[int]],
+        n_labels: int,
+        search: Callable[[Tensor], Search] = Search,
+    ):
         """Args:
         embeddings: (K, D) unit features.
         mentions: for each caption the labels it mentions, in order, repeats kept.
         n_labels: C.
+        search: finds the nearest among unit vectors.
         """
         if len(mentions) != embeddings.shape[0] or not len(mentions):
             raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
         self.embeddings = embeddings.float()
-        self._search = Search(self.embeddings)
+        self._find, self._search = search, search(self.embeddings)
         self.mentions = mentions
         self.n_labels = n_labels
         device = embeddings.device
@@ -55,7 +62,9 @@ class LabelledCaptions:
         if len(rows) == len(self):
             return self
         at = torch.tensor(rows, device=self.embeddings.device)
-        return LabelledCaptions(self.embeddings[at], [self.mentions[i] for i in rows], self.n_labels)
+        return LabelledCaptions(
+            self.embeddings[at], [self.mentions[i] for i in rows], self.n_labels, self._find
+        )
 
     def nearest(self, features: Tensor, n: int) -> Tensor:
         """Indices (..., n) of the captions most similar to features (..., D), nearest first; exact."""
@@ -90,4 +99,5 @@ def label_captions(labels: LabelSet, backbone: Backbone, base: CaptionBase) -> L
         composed = compose_captions(labels, missing, per_label)
         mentions += [list(labels_of) for _, labels_of in composed]
         parts.append(backbone.encode_texts([text for text, _ in composed]))
-    return LabelledCaptions(torch.cat(parts).to(backbone.device), mentions, len(labels))
+    embeddings = torch.cat(parts).to(backbone.device)
+    return LabelledCaptions(embeddings, mentions, len(labels), backbone.acceleration.search)

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.captions.read import read_texts
-from mltta.captions.search import Search
 from mltta.errors import CaptionError
+from mltta.model.search import Search
 from mltta.model.weights import MINI
 from mltta.storage.folders import cache_folder
 

@@ -126,7 +126,7 @@ def eval_(
     device: options.Device = "auto",
     dtype: options.Dtype = None,
     compile: options.Compile = None,
-    jacobian: options.Jacobian = None,
+    accelerate: options.Accelerate = None,
     seed: options.Seed = 0,
     quick_gelu: options.QuickGelu = None,
     allow_torchscript: options.AllowTorchscript = False,
@@ -141,6 +141,7 @@ def eval_(
     from mltta.evaluation.recipes import Recipe
     from mltta.evaluation.summary import comparison, lines
     from mltta.methods import method_class
+    from mltta.pipeline.execution import Execution
     from mltta.report.tables import render
 
     names = method or ["clip", "ml-tta"]
@@ -171,7 +172,9 @@ def eval_(
     if corruption is not None:
         kind, _, severity = corruption.partition(":")
         images = corrupt(images, kind, options.whole_number(severity or "3", "--corrupt"), seed)
-    backbone = options.open_backbone(model, weights, device, quick_gelu, allow_torchscript, prompts, dtype)
+    backbone = options.open_backbone(
+        model, weights, device, quick_gelu, allow_torchscript, prompts, dtype, accelerate
+    )
     base = None if captions is None else open_captions(captions, backbone)
     with options.progress() as bar:
         task = bar.add_task("evaluating", total=len(images))
@@ -186,10 +189,7 @@ def eval_(
             teacher=teacher,
             seed=seed,
             cache=not no_cache,
-            batch_size=batch_size,
-            workers=workers,
-            compile=compile,
-            jacobian=jacobian,
+            execution=Execution(batch_size, workers, compile),
             fresh=fresh,
             progress=lambda ready, total: bar.update(task, completed=ready, total=total),
         )

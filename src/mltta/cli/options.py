@@ -88,14 +88,14 @@ Compile = Annotated[
         "--compile/--no-compile", help="Compile the image tower; by default on a GPU for long runs."
     ),
 ]
-Jacobian = Annotated[
-    bool | None,
+Accelerate = Annotated[
+    str | None,
     typer.Option(
-        "--jacobian/--no-jacobian",
-        help="Take gradients from a kept Jacobian; by default on a GPU for long runs, where it fits.",
+        metavar="all|none|TRICKS",
+        help="Only speed: all tricks, none of them, or some by name (docs/speed.md).",
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 …")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps …")]
 Seed = Annotated[int, typer.Option(help="Chooses the random views.")]
 QuickGelu = Annotated[
     bool | None, typer.Option("--quick-gelu/--no-quick-gelu", help="Activation of a local weights file.")
@@ -135,9 +135,10 @@ def open_backbone(
     allow_torchscript: bool = False,
     prompts: str | None = None,
     dtype: str | None = None,
+    accelerate: str | None = None,
 ) -> Backbone:
     """The model that the options name, the embedded one when they name none."""
-    from mltta.model.backbone import load_backbone
+    from mltta.model.load import load_backbone
 
     return load_backbone(
         model or (None if weights else "mini"),
@@ -147,6 +148,7 @@ def open_backbone(
         quick_gelu=quick_gelu,
         allow_torchscript=allow_torchscript,
         prompts=prompts,
+        accelerate=accelerate,
     )
 
 

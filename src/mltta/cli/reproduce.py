@@ -82,6 +82,8 @@ def reproduce(
 ) -> None:
     from mltta.data import load_dataset
     from mltta.evaluation.page import comparison_section, example_section, gain_by_label_count
+    from mltta.model.maple import with_prompts
+    from mltta.pipeline.execution import Execution
     from mltta.report.page import Plot, Section, html_page
     from mltta.report.tables import render
     from mltta.reproduction.paper import Setting, claims
@@ -97,7 +99,7 @@ def reproduce(
         prompted = {}
         for kind, found in learned.items():
             try:
-                prompted[kind] = backbone.prompted(found)
+                prompted[kind] = with_prompts(backbone, found)
             except ConfigError as error:
                 unfit[f"{found.title} prompts on {name}"] = str(error)
         for given in data or []:
@@ -126,8 +128,7 @@ def reproduce(
         with options.progress() as bar:
             task = bar.add_task(place.title, total=len(place.dataset))
             done.options = {
-                "batch_size": batch_size,
-                "workers": workers,
+                "execution": Execution(batch_size, workers),
                 "seed": seed,
                 "progress": lambda ready, total, bar=bar, task=task: bar.update(
                     task, completed=ready, total=total

@@ -72,7 +72,7 @@ def tag(
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once on a GPU.")] = None,
     dtype: options.Dtype = None,
     compile: options.Compile = None,
-    jacobian: options.Jacobian = None,
+    accelerate: options.Accelerate = None,
     seed: options.Seed = 0,
     quick_gelu: options.QuickGelu = None,
     allow_torchscript: options.AllowTorchscript = False,
@@ -91,27 +91,26 @@ def tag(
         make_folder(annotate)
     if not files:
         raise MlttaError(f"no images in {', '.join(map(str, paths))}")
+    execution = Execution(batch_size, compile=compile)
+    settings = options.settings(method, option or [])
+    table = options.with_synonyms(labels, synonyms, wordnet)
+    backbone = options.open_backbone(
+        model, weights, device, quick_gelu, allow_torchscript, prompts, dtype, accelerate
+    )
     tagger = Tagger(
-        model or (None if weights else "mini"),
-        options.with_synonyms(labels, synonyms, wordnet),
-        method=method,
-        weights=weights,
-        prompts=prompts,
+        backbone,
+        table,
+        method,
         captions=captions,
         template=template,
         descriptions=descriptions,
         teacher=teacher,
         preset=preset,
-        device=device,
-        image_dtype=dtype,
-        batch_size=batch_size,
-        jacobian=jacobian,
         seed=seed,
-        quick_gelu=quick_gelu,
-        allow_torchscript=allow_torchscript,
-        **options.settings(method, option or []),
+        execution=execution,
+        **settings,
     )
-    Execution(compile=compile).prepare(tagger.backbone, len(files))
+    execution.prepare(backbone, len(files))
     failed = [f"{path}: no such file or folder" for path in missing]
     used: set[Path] = set()
     with Writer(format.value, output, top_k, threshold) as writer, options.progress() as bar:

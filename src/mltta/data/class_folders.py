@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 
-from mltta.data.dataset import Dataset, DatasetError
+from mltta.data.dataset import Dataset
 from mltta.data.layout import as_folder, missing
 from mltta.data.named import mark
+from mltta.errors import DatasetError
 from mltta.images.load import find_images
 from mltta.labels import LabelSet, LabelSource
 

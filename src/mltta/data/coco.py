@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.data.dataset import Dataset, DatasetError, Unlabelled, settle_unlabelled
+from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
 from mltta.data.layout import as_folder, given_file, locate, missing, place_images
 from mltta.data.named import label_set, same_label
+from mltta.errors import DatasetError
 from mltta.labels import LabelSet
 
 PUBLISHED = {"train2014": 82783, "val2014": 40504, "train2017": 118287, "val2017": 5000}

@@ -9,14 +9,10 @@ from typing import Any, Literal, TypeAlias, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.errors import ConfigError, MlttaError
+from mltta.errors import ConfigError, DatasetError
 from mltta.labels import LabelSet
 
 Unlabelled: TypeAlias = Literal["keep", "drop"]
-
-
-class DatasetError(MlttaError):
-    """A dataset that is not where or what it should be, and what to do about it."""
 
 
 @dataclass(frozen=True, eq=False)

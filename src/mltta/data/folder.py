@@ -12,9 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mltta.data.dataset import Dataset, DatasetError, Unlabelled, settle_unlabelled
+from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
 from mltta.data.layout import as_folder, given_file, missing, place_images, read_text
 from mltta.data.named import label_set, mark
+from mltta.errors import DatasetError
 from mltta.labels import LabelSet, LabelSource
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mltta.data.dataset import Dataset, DatasetError, Lazy, Unlabelled, settle_unlabelled
+from mltta.data.dataset import Dataset, Lazy, Unlabelled, settle_unlabelled
 from mltta.data.named import label_set, mark
-from mltta.errors import ConfigError
+from mltta.errors import ConfigError, DatasetError
 from mltta.labels import LabelSet, LabelSource
 
 _NAMES = ("labels", "label", "tags", "classes", "categories", "category", "category_id")

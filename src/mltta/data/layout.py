@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from mltta.data.dataset import DatasetError
+from mltta.errors import DatasetError
 
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".rar")
 _SAMPLE = 200  # images looked for when a dataset is opened: enough to tell, whatever its size

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.data.dataset import DatasetError
-from mltta.errors import LabelError
+from mltta.errors import DatasetError, LabelError
 from mltta.labels import BUILT_IN, LabelSet
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.data.dataset import Dataset, DatasetError, Unlabelled, settle_unlabelled
+from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
 from mltta.data.layout import as_folder, locate, missing, place_images, read_lines, unextracted
+from mltta.errors import DatasetError
 from mltta.labels import LabelSet
 
 # With and without the test images that carry none of the 81 concepts.

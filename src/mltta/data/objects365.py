@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from mltta.data.coco import read_instances
-from mltta.data.dataset import Dataset, DatasetError, Unlabelled, settle_unlabelled
+from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
 from mltta.data.layout import as_folder, given_file, missing, place_images
+from mltta.errors import DatasetError
 
 _TREE = (
     "annotations/zhiyuan_objv2_{split}.json (any .json file in COCO's format)\n{split}/images/v1/patch0/*.jpg"

@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from mltta.data.dataset import Dataset, DatasetError, Unlabelled, settle_unlabelled
+from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
 from mltta.data.layout import as_folder, locate, missing, place_images, read_lines, unextracted
-from mltta.errors import ConfigError
+from mltta.errors import ConfigError, DatasetError
 from mltta.labels import LabelSet
 
 PUBLISHED = {

@@ -1,4 +1,4 @@
-"""Stream a dataset through one or many methods: every image encoded once, results written as they come."""
+"""The pipeline for datasets: many methods measured on one encoding, results written as they come."""
 
 from __future__ import annotations
 
@@ -15,19 +15,24 @@ from numpy.typing import NDArray
 from mltta.captions.labelled import label_captions
 from mltta.captions.store import CaptionBase, default_captions
 from mltta.data import Dataset
+from mltta.decision import Decision
 from mltta.errors import ConfigError
 from mltta.evaluation.recipes import Recipe, Setting
+from mltta.evaluation.records import Record
 from mltta.evaluation.results import Result, ResultWriter, run_name
 from mltta.methods import method_class
-from mltta.methods.base import Method, OnlineMethod
-from mltta.model.backbone import Backbone, load_backbone
+from mltta.methods.base import Method, OnlineMethod, State
+from mltta.model.backbone import Backbone
+from mltta.model.load import load_backbone
 from mltta.model.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource, load_descriptions
-from mltta.model.threads import side_by_side
 from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.encode import union
 from mltta.pipeline.execution import Execution
-from mltta.pipeline.scoring import Judge, Run, Scorer
-from mltta.pipeline.stream import Counts, feature_stream
+from mltta.pipeline.features import Counts, Features, Pipeline
+from mltta.pipeline.prepare import Photo
+from mltta.pipeline.score import Scored, Scorer
+
+# An online method's memory is kept this often; a kill costs at most so many images, whose features are kept.
+IMAGES_A_STATE = 256
 
 
 @dataclass
@@ -43,6 +48,16 @@ class Evaluation:
     resumed: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass
+class _Run:
+    """A recipe under way: its method, where its records go, and what an online one remembers from before."""
+
+    recipe: Recipe
+    method: Method
+    writer: ResultWriter
+    state: State | None = None
+
+
 def evaluate(
     dataset: Dataset,
     backbone: Backbone,
@@ -55,10 +70,7 @@ def evaluate(
     teacher: Backbone | str | None = None,
     seed: int = 0,
     cache: bool | str | Path = True,
-    batch_size: int | None = None,
-    workers: int | None = None,
-    compile: bool | None = None,
-    jacobian: bool | None = None,
+    execution: Execution | None = None,
     fresh: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
@@ -76,10 +88,7 @@ def evaluate(
         descriptions: sentences by label, or a JSON file with them; the label's feature is the mean of all its prompts.
         teacher: a second model for the methods that ask one, or "self".
         cache: keep features in the user's cache folder, in the folder given, or not at all.
-        batch_size: images at once; what a kill can lose. This and the next three are chosen if not given.
-        workers: processes that decode images and make views.
-        compile: compile the image tower first.
-        jacobian: take first-step gradients from a kept Jacobian.
+        execution: images at once, processes, compiling.
         fresh: forget earlier results of these recipes.
         progress: called with images done and images to do.
     """
@@ -92,21 +101,14 @@ def evaluate(
     base = captions if captions is not None else default_captions(backbone)
     labelled = label_captions(dataset.labels, backbone, base)
     said = None if descriptions is None else load_descriptions(descriptions, dataset.labels)
-    if (
-        isinstance(teacher, str)
-        and teacher != "self"
-        and any(method_class(r.method).uses_teacher for r in chosen)
-    ):
+    asked = any(method_class(recipe.method).uses_teacher for recipe in chosen)
+    if isinstance(teacher, str) and teacher != "self" and asked:
         teacher = load_backbone(teacher, device=backbone.device)  # once for all recipes
     setting = Setting(dataset, backbone, base, template, said, teacher, seed)
-    methods = [
-        setting.method(recipe, labelled) for recipe in chosen
-    ]  # wrong settings end here, before any work
-    execution = Execution(batch_size, workers, compile, jacobian)
-    for method in methods:
-        execution.apply(method)
+    # wrong settings end here, before any work
+    methods = [setting.method(recipe, labelled) for recipe in chosen]
     with ExitStack() as stack:
-        runs: dict[Path, Run] = {}
+        runs: dict[Path, _Run] = {}
         folders = []
         for recipe, method in zip(chosen, methods, strict=True):
             about = setting.describe(recipe, method)
@@ -115,11 +117,10 @@ def evaluate(
             if folder not in runs:  # two recipes may come to the same settings
                 runs[folder] = _open(folder, about, setting, recipe, method, fresh)
                 stack.callback(runs[folder].writer.close)
-        pool = side_by_side() if backbone.device.type == "cpu" else None
-        scorer = Scorer(setting, Judge(labelled, backbone.logit_scale), pool)
         done = Evaluation([], Counts(), resumed={run.recipe.key: run.writer.resumed for run in runs.values()})
+        decision = Decision(labelled, backbone.logit_scale)
         for group in _passes(list(runs.values())):
-            _pass(scorer, group, cache, execution, done, progress)
+            _pass(setting, decision, group, cache, execution or Execution(), done, progress)
     done.results = [Result(folder) for folder in folders]
     done.seconds = time.perf_counter() - start
     return done
@@ -127,10 +128,10 @@ def evaluate(
 
 def _open(
     folder: Path, about: dict[str, Any], setting: Setting, recipe: Recipe, method: Method, fresh: bool
-) -> Run:
+) -> _Run:
     """A recipe with the records of an earlier call that it can go on from."""
-    writer = ResultWriter(folder, about, setting.dataset.targets, len(method.prompts), fresh)
-    run = Run(recipe, method, writer)
+    writer = ResultWriter(folder, about, setting.dataset.targets, len(method.branch_names), fresh)
+    run = _Run(recipe, method, writer)
     if not isinstance(method, OnlineMethod):
         writer.retry_failed()  # a file may be mended by now; an online method has passed its place
     else:
@@ -140,24 +141,25 @@ def _open(
     return run
 
 
-def _passes(runs: Sequence[Run]) -> Iterator[list[Run]]:
+def _passes(runs: Sequence[_Run]) -> Iterator[list[_Run]]:
     """Runs that can share a pass over the images: those that want them in the same order."""
-    orders: dict[int | None, list[Run]] = {}
+    orders: dict[int | None, list[_Run]] = {}
     for run in runs:
         orders.setdefault(run.recipe.order if run.method.online else None, []).append(run)
     yield from orders.values()
 
 
 def _pass(
-    scorer: Scorer,
-    runs: Sequence[Run],
+    setting: Setting,
+    decision: Decision,
+    runs: Sequence[_Run],
     cache: bool | str | Path,
     execution: Execution,
     done: Evaluation,
     progress: Callable[[int, int], None] | None,
 ) -> None:
     """Bring every run of a group to its end, encoding each image at most once."""
-    dataset, backbone, seed = scorer.setting.dataset, scorer.setting.backbone, scorer.setting.seed
+    dataset, backbone, seed = setting.dataset, setting.backbone, setting.seed
     order = next((run.recipe.order for run in runs if run.method.online), None)
     places: NDArray[np.int64] = np.arange(len(dataset))
     if order is not None:
@@ -165,31 +167,57 @@ def _pass(
     finished = np.logical_and.reduce([run.writer.done for run in runs])
     todo = places[~finished[places]]
     folder = None if isinstance(cache, bool) else Path(cache)
-    specs = union(spec for run in runs for spec in run.method.needs)
     execution.prepare(backbone, len(todo))
-    ready = len(dataset) - len(todo)
-    for items in feature_stream(
-        dataset,
-        todo,
+    pipeline = Pipeline(
         backbone,
-        [FeatureCache(backbone, spec, seed, folder, keep=cache is not False) for spec in specs],
+        (spec for run in runs for spec in run.method.needs),
         seed=seed,
-        batch_size=execution.images_at_once(backbone),
-        workers=execution.processes(backbone),
-        counts=done.counts,
-    ):
-        scorer.count_votes(runs, items)
-        for run in runs:
-            own = [item for item in items if not run.writer.done[item.index]]
+        execution=execution,
+        cache=None if cache is False else lambda spec: FeatureCache(backbone, spec, seed, folder),
+        fetch=_Photos(dataset),
+    )
+    pipeline.counts = done.counts
+    scorers = [Scorer(run.method, decision, pipeline, run.state) for run in runs]
+    ready = len(dataset) - len(todo)
+    for photos in pipeline(map(int, todo)):
+        for run, scorer in zip(runs, scorers, strict=True):
+            own = [item for item in photos if not run.writer.done[item.photo.index]]
             if own:
-                seconds = scorer.score(run, own)
+                seconds = _score(run, scorer, own, dataset)
                 done.adapt_seconds[run.recipe.key] = done.adapt_seconds.get(run.recipe.key, 0.0) + seconds
-        ready += len(items)
+        ready += len(photos)
         if progress is not None:
             progress(ready, len(dataset))
-    for run in runs:
-        if run.state is not None:
-            run.writer.save_state(run.state)
+    for run, scorer in zip(runs, scorers, strict=True):
+        if scorer.state is not None:
+            run.writer.save_state(scorer.state)
+
+
+def _score(run: _Run, scorer: Scorer, photos: Sequence[Features], dataset: Dataset) -> float:
+    """Append one record for each image; the seconds that scoring took."""
+    scored = scorer(photos)
+    before = run.writer.count
+    run.writer.write([_record(one, dataset.ids[one.photo.index]) for one in scored])
+    if scorer.state is not None and run.writer.count // IMAGES_A_STATE > before // IMAGES_A_STATE:
+        run.writer.save_state(scorer.state)
+    return sum(one.ms for one in scored) / 1000
+
+
+def _record(scored: Scored, id: str) -> Record:
+    if scored.branches is None or scored.score is None or scored.present is None:
+        return Record(scored.photo.index, id, error=scored.error)
+    shown = tuple(scored.present.nonzero().flatten().tolist())
+    return Record(scored.photo.index, id, scored.branches.numpy(), scored.score.numpy(), shown, scored.ms)
+
+
+class _Photos:
+    """The photo at a place of a dataset; sent to a worker once."""
+
+    def __init__(self, dataset: Dataset):
+        self.ids, self.images = dataset.ids, dataset.images
+
+    def __call__(self, index: int) -> Photo:
+        return Photo(index, self.ids[index], self.images[index], self.ids[index])
 
 
 def _slug(about: Mapping[str, Any]) -> str:

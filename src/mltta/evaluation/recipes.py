@@ -87,7 +87,7 @@ class Setting:
             "online": method.online,
             "order": recipe.order if method.online else None,
             "emits": method.emits,
-            "merge": config.get("merge", "sum"),
+            "merge": method.merging,
             "dataset": dataset.name,
             "dataset_digest": self._dataset_digest,
             "files": self._files_digest,

@@ -8,35 +8,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Record:
-    """One image's outcome: scores of each branch (branches, C), or an error."""
+    """One image's outcome: scores of each branch (branches, C) and what was shown of them (C,), or an error."""
 
     index: int
     id: str
     scores: NDArray[np.float32] | None = None
+    shown: NDArray[np.float32] | None = None
     present: Sequence[int] = ()
     ms: float = 0.0
     error: str | None = None
 
 
-def to_record(
-    index: int, id: str, branches: Mapping[str, Tensor], present: Tensor | None, ms: float
-) -> Record:
-    """A record from one image's branches (1, C)."""
-    scores = torch.cat(list(branches.values())).float().cpu().numpy()
-    shown = () if present is None else tuple(present.nonzero().flatten().tolist())
-    return Record(index, id, scores, shown, ms)
+def to_row(record: Record) -> bytes:
+    """The scores, those shown behind those of the branches."""
+    rows = [part for part in (record.scores, record.shown) if part is not None]
+    return b"".join(np.ascontiguousarray(row, np.float32).tobytes() for row in rows)
 
 
 def to_line(record: Record) -> bytes:
@@ -65,8 +61,8 @@ def whole_records(
 
 
 def row_bytes(shape: tuple[int, int]) -> int:
-    """Bytes of one image's scores (branches, C)."""
-    return 4 * shape[0] * shape[1]
+    """Bytes of one image's scores (branches, C), and of those shown (C,)."""
+    return 4 * (shape[0] + 1) * shape[1]
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

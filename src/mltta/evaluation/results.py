@@ -2,8 +2,8 @@
 
 A result is a folder: ``run.json`` says what was run, ``images.jsonl`` has one record an image (its place in the
 dataset, the labels called present, milliseconds, or why it failed), ``scores.f32`` the scores of the images that did
-not fail, one row each, in the same order: (branches, C) float32, and ``targets.i8`` the truth. A row counts once its
-record is written.
+not fail, one row each, in the same order: (branches, C) float32, then (C,) what was shown of them; and ``targets.i8``
+the truth. A row counts once its record is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from mltta.errors import MlttaError
-from mltta.evaluation.records import Record, row_bytes, to_line, whole_records
+from mltta.evaluation.records import Record, row_bytes, to_line, to_row, whole_records
 from mltta.methods.base import State, branch_probabilities, merge_branches
 
 
@@ -80,7 +80,7 @@ class ResultWriter:
         with _writing(self.folder):
             for record in records:
                 if record.scores is not None:
-                    self._scores.write(np.ascontiguousarray(record.scores, np.float32).tobytes())
+                    self._scores.write(to_row(record))
             self._scores.flush()
             for record in records:
                 self._records.write(to_line(record))
@@ -212,9 +212,16 @@ class Result:
 
     def branches(self) -> NDArray[np.float32]:
         """Scores (images with scores, branches, C), in the dataset's order."""
-        rows = self._read.rows
+        return self._rows()[:, :-1]
+
+    def shown(self) -> NDArray[np.float32]:
+        """How sure the decision was of each label (images with scores, C): what a tagger shows."""
+        return self._rows()[:, -1]
+
+    def _rows(self) -> NDArray[np.float32]:
+        rows, (branches, labels) = self._read.rows, self.shape
         held: NDArray[np.float32] = np.memmap(
-            self.folder / "scores.f32", np.float32, "r", shape=(len(rows), *self.shape)
+            self.folder / "scores.f32", np.float32, "r", shape=(len(rows), branches + 1, labels)
         )
         return held if (rows == np.arange(len(rows))).all() else held[rows]
 

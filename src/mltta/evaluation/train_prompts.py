@@ -14,8 +14,7 @@ from torch import Tensor
 from mltta.captions.labelled import label_captions
 from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
-from mltta.errors import ConfigError
-from mltta.images.load import load_image
+from mltta.errors import ConfigError, ImageError
 from mltta.images.views import ViewSpec
 from mltta.labels import LabelSet
 from mltta.metrics import mean_average_precision
@@ -23,7 +22,8 @@ from mltta.model.backbone import Backbone
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.learned_prompts import CoOp, coop
 from mltta.model.prompts import random_context
-from mltta.pipeline.encode import encode, render
+from mltta.pipeline.features import Pipeline
+from mltta.pipeline.prepare import Photo
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,19 @@ def image_examples(
     chosen = sorted({int(i) for c in range(present.shape[1]) for i in order[present[order, c]][:shots]})
     if not chosen:
         raise ConfigError(f"{dataset.name}: no image carries a label, so there is nothing to train on")
-    features = []
-    for done, i in enumerate(chosen, start=1):
-        views = render(load_image(dataset.images[i]), [ViewSpec(count=1)], backbone.preprocess)
-        features.append(encode(backbone, [views]).features(ViewSpec(count=1))[0])
+    pipeline = Pipeline(
+        backbone, [ViewSpec(count=1)], fetch=lambda i: Photo(i, dataset.ids[i], dataset.images[i])
+    )
+    features: list[Tensor] = []
+    for batch in pipeline(chosen):
+        for item in batch:
+            if item.errors:
+                raise ImageError(next(iter(item.errors.values())))
+        features += pipeline.encoded(batch).features(ViewSpec(count=1))[:, 0]
         if progress is not None:
-            progress(done, len(chosen))
+            progress(len(features), len(chosen))
     targets = torch.from_numpy(present[chosen].astype(np.float32)).to(backbone.device)
-    return Examples(torch.cat(features), targets, f"{len(chosen):,} images of {dataset.name}")
+    return Examples(torch.stack(features), targets, f"{len(chosen):,} images of {dataset.name}")
 
 
 def train_prompts(

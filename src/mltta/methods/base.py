@@ -14,12 +14,14 @@ from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
 from mltta.images.views import ViewSpec
 from mltta.methods.config import Config
+from mltta.model.encoded import Encoded, Views
 from mltta.model.label_encoder import LabelEncoder
-from mltta.pipeline.encode import Encoded
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
-    from mltta.model.maple import PromptedViews
+
+#: how the scores of a method's branches become one
+Merging = Literal["sum", "minmax"]
 
 
 @dataclass(frozen=True)
@@ -87,16 +89,17 @@ class Method(ABC):
 
     @property
     def needs(self) -> tuple[ViewSpec, ...]:
-        """The views this method looks at, by default those that a ViewConfig names."""
-        return (ViewSpec(count=self.config.views, augmix=self.config.augmix),)
+        """The views this method looks at, by default those that its settings name."""
+        specs: tuple[ViewSpec, ...] = self.config.specs()
+        return specs
 
     @abstractmethod
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        """Logits (B, C) of each of the method's prompts."""
+        """Logits (B, C) by branch: of each of the method's prompts, or of its text and its memory."""
 
     @property
-    def prompts(self) -> list[str]:
-        """Names of the branches."""
+    def branch_names(self) -> list[str]:
+        """Names of the branches, in their order."""
         return ["view"]
 
     @property
@@ -104,11 +107,14 @@ class Method(ABC):
         """What the branches are."""
         return "logits"
 
+    @property
+    def merging(self) -> Merging:
+        """How branches become scores: added, or scaled by their extremes over a whole dataset and averaged."""
+        return "sum"
+
     def merge(self, branches: Mapping[str, Tensor]) -> Tensor:
-        """Final scores (B, C) from the branches of any number of images, as the config's ``merge`` says."""
-        return merge_branches(
-            torch.stack(list(branches.values()), dim=1), getattr(self.config, "merge", "sum")
-        )
+        """Final scores (B, C) from the branches of any number of images."""
+        return merge_branches(torch.stack(list(branches.values()), dim=1), self.merging)
 
     def probabilities(self, branches: Mapping[str, Tensor]) -> Tensor:
         """What the branches make of each image on its own: (B, C), adding up to one."""
@@ -118,16 +124,10 @@ class Method(ABC):
         """Scores (B, C), float32, higher is more present."""
         return self.merge(self.branches(encoded))
 
-    def views_in_context(self, encoded: Encoded) -> PromptedViews | None:
-        """The needed views as a function of the context, where the image tower reads it too (MaPLe); else None."""
+    def views(self, encoded: Encoded) -> Views:
+        """The needed views, one spec after another; view 0 is the clean one."""
         backbone = self.problem.backbone
-        return None if backbone is None else backbone.views_in_context(encoded, self.needs)
-
-    def clean(self, encoded: Encoded, context: Tensor, views: PromptedViews | None) -> Tensor:
-        """Features (B, 1, D) of the clean view under tuned contexts (B, M, W)."""
-        if views is None:
-            return encoded.features(self.needs[0])[:, :1]
-        return views.take(torch.zeros(len(encoded), 1, dtype=torch.long, device=context.device))(context)
+        return Views.of(encoded, self.needs) if backbone is None else backbone.views(encoded, self.needs)
 
     def logits(self, views: Tensor, text: Tensor) -> Tensor:
         """Logits (B, R, C) of rows (B, R, D) against label features (C, D) or (B, C, D)."""
@@ -167,13 +167,17 @@ class OnlineMethod(Method):
     def step(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
         """Branches (1, C) of the next image and the state after it; the state given may be written into."""
 
-    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        """The images of a batch as a whole stream, from the start."""
-        state, found = self.start(), []
+    def fold(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
+        """Branches (B, C) of the next images, in their order, and the state after them."""
+        found = []
         for image in range(len(encoded)):
             branches, state = self.step(state, encoded[image])
             found.append(branches)
-        return {name: torch.cat([one[name] for one in found]) for name in found[0]}
+        return {name: torch.cat([one[name] for one in found]) for name in found[0]}, state
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        """The images of a batch as a whole stream, from the start."""
+        return self.fold(self.start(), encoded)[0]
 
 
 _REGISTRY: dict[str, type[Method]] = {}

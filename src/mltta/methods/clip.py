@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from mltta.images.views import ViewSpec
 from mltta.methods.base import Method, register
-from mltta.pipeline.encode import Encoded
+from mltta.model.encoded import Encoded
 
 
 @register("clip", "zero-shot CLIP, nothing adapted: one view, the fastest")
 class Clip(Method):
     """Cosine of the clean view with each label's prompt, or the mean of its prompts, at the model's own temperature."""
-
-    @property
-    def needs(self) -> tuple[ViewSpec, ...]:
-        return (ViewSpec(count=1),)
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         clean = encoded.features(self.needs[0])  # (B, 1, D)

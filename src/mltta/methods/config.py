@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, get_args, get_type_hints
 
 from mltta.errors import ConfigError
+from mltta.images.views import ViewSpec
 
 #: what must hold, and what to give when it does not
 Rule = tuple[Callable[[], bool], str]
@@ -34,6 +35,10 @@ class Config:
                 raise ConfigError(f"no option {key!r} for this method; it takes {', '.join(names) or 'none'}")
         return cls(**{**presets[preset], **options})
 
+    def specs(self) -> tuple[ViewSpec, ...]:
+        """The views that these settings ask for: the clean one alone, unless they say more."""
+        return (ViewSpec(count=1),)
+
     def rules(self) -> dict[str, Rule]:
         """For each field that is not free within its kind: what holds, and what to give if it does not."""
         return {}
@@ -57,6 +62,9 @@ class ViewConfig(Config):
     views: int = 64
     augmix: bool = False
     select_ratio: float = 0.1
+
+    def specs(self) -> tuple[ViewSpec, ...]:
+        return (ViewSpec(count=self.views, augmix=self.augmix),)
 
     def rules(self) -> dict[str, Rule]:
         return {

@@ -9,7 +9,8 @@ from mltta.captions.store import CaptionBase, default_captions
 from mltta.errors import ConfigError
 from mltta.labels import LabelSet
 from mltta.methods.base import Method, Problem, Teacher, method_class
-from mltta.model.backbone import Backbone, load_backbone
+from mltta.model.backbone import Backbone
+from mltta.model.load import load_backbone
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -14,8 +13,8 @@ from mltta.images.views import ViewSpec
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import Rule, TuningConfig
 from mltta.methods.tuning import tune_context
+from mltta.model.encoded import Encoded
 from mltta.objectives import bound_entropy, entropy, select_confident
-from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,10 @@ class DiffTPTConfig(TuningConfig):
     select_ratio: float = 0.3
     # The released program's own argument default is 1.
     steps: int = 4
+
+    def specs(self) -> tuple[ViewSpec, ...]:
+        crops = ViewSpec(count=1 + self.views, augmix=self.augmix)
+        return crops, ViewSpec(count=self.generated_views, generated=self.generated)
 
     def rules(self) -> dict[str, Rule]:
         return {
@@ -58,31 +61,21 @@ class DiffTPT(Method):
         if not config.generated:
             raise ConfigError(
                 "difftpt needs images generated beforehand: make them with "
-                "mltta.model.variations.generate_variations (pip install mltta[diffusion]) or by other means, "
+                "mltta.generate_variations (pip install mltta[diffusion]) or by other means, "
                 "and give generated=FOLDER with one folder for each image"
             )
         if not Path(config.generated).is_dir():
             raise ConfigError(f"generated = {config.generated!r}: there is no such folder")
 
-    @property
-    def needs(self) -> tuple[ViewSpec, ...]:
-        c = self.config
-        crops = ViewSpec(count=1 + c.views, augmix=c.augmix)
-        return crops, ViewSpec(count=c.generated_views, generated=c.generated)
-
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        c = self.config
-        views = torch.cat([encoded.features(spec) for spec in self.needs], dim=1)  # (B, N, D)
-        rows = self.choose(self.logits(views, self.text.features))
+        c, views = self.config, self.views(encoded)
+        rows = self.choose(self.logits(views.features, self.text.features))
 
-        def loss(text: Tensor, views: Tensor = views) -> Tensor:
+        def loss(text: Tensor, views: Tensor) -> Tensor:
             return bound_entropy(self.logits(views, text), None, reduction="marginal", rows=rows)
 
-        seen = self.views_in_context(encoded)
-        context = tune_context(
-            self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps, views=seen
-        )
-        return {"view": self.logits(self.clean(encoded, context, seen), self.text(context))[:, 0]}
+        context = tune_context(self.text, views, loss, lr=c.lr, weight_decay=c.weight_decay, steps=c.steps)
+        return {"view": self.logits(views.clean(context), self.text(context))[:, 0]}
 
     def choose(self, logits: Tensor) -> Tensor:
         """The views (B, N) that pass both filters, chosen once, before the first step; logits are (B, N, C)."""

@@ -11,8 +11,8 @@ from torch import Tensor
 from mltta.methods.base import OnlineMethod, State, register
 from mltta.methods.config import Rule, ViewConfig
 from mltta.methods.tda import empty_memory, remember
+from mltta.model.encoded import Encoded
 from mltta.objectives import select_confident
-from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class DMN(OnlineMethod):
     config: DMNConfig
 
     @property
-    def prompts(self) -> list[str]:
+    def branch_names(self) -> list[str]:
         return ["text", "memory"]
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,12 +10,12 @@ from torch import Tensor
 
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.methods.base import Method, Problem, register
+from mltta.methods.base import Merging, Method, Problem, register
 from mltta.methods.config import Rule, ViewConfig
 from mltta.methods.retrieval import WeakLabels, combined_labels
-from mltta.methods.tuning import tune_context
+from mltta.methods.tuning import Loss, tune_context
+from mltta.model.encoded import Encoded, Views
 from mltta.objectives import bound_entropy, entropy, label_set_bce, select_confident
-from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class MLTTAConfig(ViewConfig):
     #: k is the size of a caption's label set (paper) or of its list of mentions (released)
     label_count: Literal["set", "list"] = "set"
     #: s_v + s_c (paper), or both scaled by their extremes over the whole dataset and averaged (released)
-    merge: Literal["sum", "minmax"] = "sum"
+    merge: Merging = "sum"
 
     def rules(self) -> dict[str, Rule]:
         return {
@@ -85,47 +84,42 @@ class MLTTA(Method):
         self.captions: LabelledCaptions = problem.captions.named()
 
     @property
-    def prompts(self) -> list[str]:
+    def branch_names(self) -> list[str]:
         """Which of the two prompts are on."""
         return ["view"] * self.config.view_prompt + ["caption"] * self.config.caption_prompt
 
+    @property
+    def merging(self) -> Merging:
+        return self.config.merge
+
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        c = self.config
-        views = encoded.features(self.needs[0])  # (B, N, D)
-        found = self.retrieve(views)
-        seen = self.views_in_context(encoded)
+        c, views = self.config, self.views(encoded)
+        found = self.retrieve(views.features)
         contexts = []
-        for branch, lr in (("view", c.lr_view), ("caption", c.lr_caption)):
-            if branch in self.prompts:
-                weak = self.weak_labels(views, found) if branch == "view" else None
-                loss = self.loss(*self.rows(branch, views, found), weak)
-                contexts.append(
-                    tune_context(
-                        self.text,
-                        loss,
-                        len(encoded),
-                        lr=lr,
-                        weight_decay=c.weight_decay,
-                        steps=c.steps,
-                        views=seen if branch == "view" else None,  # captions are the same under any context
-                    )
-                )
+        for branch in self.branch_names:
+            caption, valid = self.labels_from(branch, found)
+            rows = views if branch == "view" else Views(self.captions.embeddings[caption])
+            weak = self.weak_labels(views.features, found) if branch == "view" else None
+            lr = c.lr_view if branch == "view" else c.lr_caption
+            loss = self.loss(caption, valid, weak)
+            contexts.append(
+                tune_context(self.text, rows, loss, lr=lr, weight_decay=c.weight_decay, steps=c.steps)
+            )
         text = self.text(torch.cat(contexts)).chunk(len(contexts))  # each (B, C, D)
-        clean = [self.clean(encoded, context, seen) for context in contexts]  # each (B, 1, D)
-        return {branch: self.logits(clean[i], text[i])[:, 0] for i, branch in enumerate(self.prompts)}
+        clean = [views.clean(context) for context in contexts]  # each (B, 1, D)
+        return {branch: self.logits(clean[i], text[i])[:, 0] for i, branch in enumerate(self.branch_names)}
 
     def retrieve(self, views: Tensor) -> Tensor:
         """Captions (B, N, K) of each view, nearest first."""
         return self.captions.nearest(views, self.config.captions_per_view)
 
-    def rows(self, branch: str, views: Tensor, found: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """What a prompt is tuned on: rows (B, R, D), the caption whose labels each has (B, R), and which exist."""
+    def labels_from(self, branch: str, found: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The caption (B, R) whose labels each row that a prompt is tuned on has, and which rows exist."""
         if branch == "view":  # a view's weak label set is that of its nearest caption
-            return views, found[..., 0], None
+            return found[..., 0], None
         # a caption is a pseudo-view whose label set is known
         caption = found.flatten(1)  # (B, N K)
-        first = _first_of_each(caption) if self.config.caption_pool == "unique" else None
-        return self.captions.embeddings[caption], caption, first
+        return caption, _first_of_each(caption) if self.config.caption_pool == "unique" else None
 
     def weak_labels(self, views: Tensor, found: Tensor) -> Tensor | None:
         """Label sets (B, N, C) of views that several captions decide; None leaves it to the nearest one."""
@@ -134,17 +128,12 @@ class MLTTA(Method):
             return None
         return combined_labels(self.captions, views, found, how, self.logit_scale)
 
-    def loss(
-        self, rows: Tensor, caption: Tensor, valid: Tensor | None, labels: Tensor | None = None
-    ) -> Callable[..., Tensor]:
-        """The objective per image (B,) as a function of the labels' features (B, C, D).
-
-        Rows (B, R, D) have the labels of their captions (B, R), unless others (B, R, C) are given.
-        """
+    def loss(self, caption: Tensor, valid: Tensor | None, labels: Tensor | None = None) -> Loss:
+        """The objective; rows have the labels of their captions (B, R), unless others (B, R, C) are given."""
         c = self.config
         k = self.captions.k(caption, c.label_count) if labels is None else labels.sum(dim=-1)
 
-        def loss(text: Tensor, rows: Tensor = rows) -> Tensor:
+        def loss(text: Tensor, rows: Tensor) -> Tensor:
             logits = self.logits(rows, text)
             if c.objective == "bce":
                 chosen = select_confident(entropy(logits), c.select_ratio, valid)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +9,9 @@ from torch import Tensor
 
 from mltta.methods.base import Method, register
 from mltta.methods.config import Rule, TuningConfig
-from mltta.methods.tuning import tune_context
+from mltta.methods.tuning import Loss, tune_context
+from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, select_confident
-from mltta.pipeline.encode import Encoded
 
 #: CLIPScore is max(0, 2.5 cos)
 CLIPSCORE_WEIGHT = 2.5
@@ -23,7 +22,7 @@ class RLCFConfig(TuningConfig):
     """The settings of the published scripts."""
 
     # The released program's own argument defaults are other ones: 5 labels, 1 step, lr 5e-3. Its fine-grained
-    # script takes 5 steps. All scripts start from 4 CoOp vectors: see `Backbone.prompted`.
+    # script takes 5 steps. All scripts start from 4 CoOp vectors: see `with_prompts`.
     sample_k: int = 3
     steps: int = 3
     lr: float = 7e-3
@@ -47,22 +46,12 @@ class RLCF(Method):
     config: RLCFConfig
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        c = self.config
-        views = encoded.features(self.needs[0])  # (B, N, D)
-        chosen = self.choose(views)
-        kept = views.take_along_dim(chosen[..., None], dim=1)  # (B, n, D)
-        loss = self.loss(kept, self.judge(encoded, chosen, kept))
-        seen = self.views_in_context(encoded)
-        context = tune_context(
-            self.text,
-            loss,
-            len(encoded),
-            lr=c.lr,
-            weight_decay=c.weight_decay,
-            steps=c.steps,
-            views=None if seen is None else seen.take(chosen),
-        )
-        return {"view": self.logits(self.clean(encoded, context, seen), self.text(context))[:, 0]}
+        c, views = self.config, self.views(encoded)
+        chosen = self.choose(views.features)
+        kept = views.take(chosen)  # (B, n, D)
+        loss = self.loss(self.judge(encoded, chosen, kept.features))
+        context = tune_context(self.text, kept, loss, lr=c.lr, weight_decay=c.weight_decay, steps=c.steps)
+        return {"view": self.logits(views.clean(context), self.text(context))[:, 0]}
 
     def choose(self, views: Tensor) -> Tensor:
         """Indices (B, n) of the confident views: chosen once, before the first step."""
@@ -75,16 +64,16 @@ class RLCF(Method):
         assert teacher is not None  # checked by the base class
         if teacher.backbone is not None:
             pixels = encoded.pixels(self.needs[0], teacher.backbone.preprocess, chosen)  # (B, n, 3, S, S)
-            # As in `encode`: on the CPU one image a pass, so that no image depends on those beside it.
+            # On the CPU one image a pass, so that no image depends on those beside it.
             parts = pixels if teacher.backbone.device.type == "cpu" else [pixels.flatten(0, 1)]
             features = torch.cat([teacher.backbone.encode_images(part) for part in parts])
             kept = features.view(*chosen.shape, -1).to(kept.device)
         return (CLIPSCORE_WEIGHT * kept @ teacher.text.to(kept.device).T).clamp(min=0)
 
-    def loss(self, kept: Tensor, judged: Tensor) -> Callable[..., Tensor]:
-        """The objective per image (B,) as a function of the labels' features (B, C, D)."""
+    def loss(self, judged: Tensor) -> Loss:
+        """The objective, given what the teacher says of every label in the chosen views (B, n, C)."""
 
-        def loss(text: Tensor, kept: Tensor = kept) -> Tensor:
+        def loss(text: Tensor, kept: Tensor) -> Tensor:
             logits = self.logits(kept, text)  # (B, n, C)
             # The likely labels are taken anew in every step.
             likely = logits.detach().topk(min(self.config.sample_k, logits.shape[-1])).indices  # (B, n, K)

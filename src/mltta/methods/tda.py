@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mltta.methods.base import OnlineMethod, State, register
 from mltta.methods.config import Rule, ViewConfig
+from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, marginal_entropy, select_confident
-from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)

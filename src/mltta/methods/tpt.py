@@ -10,8 +10,8 @@ from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import TuningConfig
 from mltta.methods.retrieval import weak_label_counts
 from mltta.methods.tuning import tune_context
+from mltta.model.encoded import Encoded
 from mltta.objectives import bind_labels, bound_entropy, entropy, select_confident
-from mltta.pipeline.encode import Encoded
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,13 @@ class TPT(Method):
         return config.bind
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        c = self.config
-        views = encoded.features(self.needs[0])  # (B, N, D)
-        k = None if self.captions is None else weak_label_counts(self.captions, views)  # (B, N)
-        logits = self.logits(views, self.text.features)
+        c, views = self.config, self.views(encoded)
+        k = None if self.captions is None else weak_label_counts(self.captions, views.features)  # (B, N)
+        logits = self.logits(views.features, self.text.features)
         rows = select_confident(entropy(logits if k is None else bind_labels(logits, k)), c.select_ratio)
 
-        def loss(text: Tensor, views: Tensor = views) -> Tensor:
+        def loss(text: Tensor, views: Tensor) -> Tensor:
             return bound_entropy(self.logits(views, text), k, reduction="marginal", rows=rows)
 
-        seen = self.views_in_context(encoded)
-        context = tune_context(
-            self.text, loss, len(encoded), lr=c.lr, weight_decay=c.weight_decay, steps=c.steps, views=seen
-        )
-        return {"view": self.logits(self.clean(encoded, context, seen), self.text(context))[:, 0]}
+        context = tune_context(self.text, views, loss, lr=c.lr, weight_decay=c.weight_decay, steps=c.steps)
+        return {"view": self.logits(views.clean(context), self.text(context))[:, 0]}

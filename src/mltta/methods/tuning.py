@@ -1,19 +1,24 @@
-"""Tune a context at test time: AdamW from zero state, every image on its own."""
+"""Tune a context at test time: AdamW from zero state, every image on its own.
+
+A method says what it tunes on, its views or other rows, and by which loss of label features and rows. Whether the
+rows change with the context, as under MaPLe, is the rows' own affair.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from mltta.model.encoded import Views
 from mltta.model.label_encoder import LabelEncoder
 
-if TYPE_CHECKING:
-    from mltta.model.maple import PromptedViews
-
 BETAS, EPS = (0.9, 0.999), 1e-8
+
+#: one loss an image (B,) of label features (B, C, D) and rows (B, n, D)
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Moments(NamedTuple):
@@ -40,40 +45,30 @@ def adamw(
 
 
 def tune_context(
-    text: LabelEncoder,
-    loss: Callable[..., Tensor],
-    images: int,
-    *,
-    lr: float,
-    weight_decay: float = 0.01,
-    steps: int = 1,
-    views: PromptedViews | None = None,
+    text: LabelEncoder, views: Views, loss: Loss, *, lr: float, weight_decay: float = 0.01, steps: int = 1
 ) -> Tensor:
-    """Contexts (B, M, W) after ``steps`` of AdamW on a loss of the labels' features.
+    """Contexts (B, M, W) after ``steps`` of AdamW on a loss of the labels and the views.
 
     The first step starts from the same context for every image, so its text features and the graph
     behind them are computed once per label list; an image then costs one backward pass.
-
-    Args:
-        text: the label encoder.
-        loss: maps label features (B, C, D) to one loss per image (B,); with views, label and view features (B, N, D).
-        images: B.
-        views: what the loss is of besides the labels, where the image tower reads the context too (MaPLe).
     """
     features, pull_back = text.initial()
+    images = len(views.features)
     features = features.expand(images, -1, -1)
     context = text.context.expand(images, *text.context.shape)
     moments: Moments | None = None
     for step in range(steps):
         if step:
             features, pull_back = text.linearize(context)
-        leaves = [features.detach().requires_grad_()]
-        if views is not None:
-            leaves.append((views(context) if step else views.features).detach().requires_grad_())
+        labels = features.detach().requires_grad_()
+        rows = (views(context) if step else views.features).detach().requires_grad_(views.read_context)
         with torch.enable_grad():
-            to_text, *to_views = torch.autograd.grad(loss(*leaves).sum(), leaves)
-        gradient = pull_back(to_text)
-        if views is not None:
-            gradient = gradient + views.pull_back(context, to_views[0])
+            total = loss(labels, rows).sum()
+            to_labels, *to_rows = torch.autograd.grad(
+                total, [labels, rows] if views.read_context else [labels]
+            )
+        gradient = pull_back(to_labels)
+        if views.read_context:
+            gradient = gradient + views.pull_back(context, to_rows[0])
         context, moments = adamw(context, gradient, lr, weight_decay, moments)
     return context

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.accelerate.allocation import keep_freed_memory
-from mltta.accelerate.patches import speed_up_patches
-from mltta.accelerate.views import DeviceViews
 from mltta.errors import ConfigError
 from mltta.images.views import Preprocess, ViewSpec
 from mltta.labels import LabelSet
 from mltta.model import weights as weights_
+from mltta.model.acceleration import Acceleration, Renderer
+from mltta.model.encoded import Encoded, Views
 from mltta.model.image_tower import ImageTower
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.learned_prompts import AnyPrompts
@@ -35,27 +32,23 @@ from mltta.model.prompts import (
 )
 from mltta.model.text_tower import TextTower
 
-if TYPE_CHECKING:
-    from mltta.model.maple import PromptedViews
-    from mltta.pipeline.encode import Encoded
-
-log = logging.getLogger("mltta")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
 
 class Backbone:
     """A frozen open_clip model: ``encode_images``, ``encode_texts``, ``encode_labels``."""
 
-    #: the learned prompts it reads, see ``prompted``
+    #: the learned prompts it reads, see ``with_prompts``
     prompts: AnyPrompts | None = None
     #: whether the image tower reads the context too; then its features change with the context
     reads_context = False
 
     def __init__(
-        self, loaded: weights_.Loaded, device: torch.device, image_dtype: torch.dtype = torch.float32
+        self,
+        loaded: weights_.Loaded,
+        device: torch.device,
+        image_dtype: torch.dtype = torch.float32,
+        acceleration: Acceleration | None = None,
     ):
-        if device.type == "cpu":
-            keep_freed_memory()
+        self.acceleration = acceleration or Acceleration()
         self.name = loaded.name
         self.trained = loaded.trained
         self.device = device
@@ -67,8 +60,7 @@ class Backbone:
         #: the model's own temperature, never 100 by habit
         self.logit_scale = float(self.model.logit_scale.exp())
         self.model.visual.to(image_dtype, memory_format=torch.channels_last)
-        if device.type == "cuda":
-            speed_up_patches(self.model.visual)
+        self.acceleration.start(self.model.visual)
         self.image_tower = self._image_tower()
 
     @property
@@ -99,16 +91,9 @@ class Backbone:
         return digest.hexdigest()
 
     @cached_property
-    def device_views(self) -> DeviceViews:
-        """Makes views where the image tower is, as it wants them."""
-        spare = torch.cuda.mem_get_info(self.device)[0] // 16 if self.device.type == "cuda" else 1 << 30
-        return DeviceViews(
-            self.preprocess,
-            self.device,
-            self.image_dtype,
-            channels_last=True,
-            max_bytes=max(spare, 1 << 28),
-        )
+    def renderer(self) -> Renderer | None:
+        """Makes views where the image tower is, as it wants them; None where they are made on the CPU."""
+        return self.acceleration.renderer(self.preprocess, self.device, self.image_dtype)
 
     @property
     def arithmetic(self) -> str:
@@ -122,7 +107,9 @@ class Backbone:
         return f"{name}, TF32 convolutions" if tf32 else name
 
     def _image_tower(self) -> ImageTower:
-        return ImageTower(self.model.encode_image, self.device, self.image_dtype, self.preprocess.size)
+        return self.acceleration.image_tower(
+            self.model.encode_image, self.device, self.image_dtype, self.preprocess.size
+        )
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
@@ -190,7 +177,7 @@ class Backbone:
             place = {name: i for i, name in enumerate(labels.names)}
             owners = torch.tensor([place[name] for name, texts in sentences.items() for _ in texts])
             total = total.index_add(0, owners.to(self.device), features.to(self.device))
-        return LabelEncoder(self.tower, prompts, None, features=F.normalize(total, dim=-1))
+        return self.acceleration.label_encoder(self.tower, prompts, None, F.normalize(total, dim=-1))
 
     def _encode_template(
         self, labels: LabelSet, template: str, context: Tensor | None = None
@@ -200,10 +187,9 @@ class Backbone:
         if not self.tower.tunable:
             if context is not None:
                 raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
-            return LabelEncoder(
-                self.tower, prompts, None, features=self.encode_texts(prompts.texts).to(self.device)
-            )
-        return LabelEncoder(self.tower, prompts, context)
+            ready = self.encode_texts(prompts.texts).to(self.device)
+            return self.acceleration.label_encoder(self.tower, prompts, None, ready)
+        return self.acceleration.label_encoder(self.tower, prompts, context)
 
     def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
         return build_prompts(
@@ -214,77 +200,6 @@ class Backbone:
             n_context=n_context,
         )
 
-    def prompted(self, prompts: AnyPrompts | str | Path) -> Backbone:
-        """This model reading learned prompts, or a file of them; the weights are shared, not copied."""
-        from mltta.model.maple import with_prompts  # built on this module
-
-        return with_prompts(self, prompts)
-
-    def views_in_context(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> PromptedViews | None:
-        """The views as a function of the context, for an image tower that reads it too; None for all others."""
-        return None
-
-
-def load_backbone(
-    model: str | None = None,
-    weights: str | Path | None = None,
-    *,
-    device: str | torch.device = "auto",
-    image_dtype: torch.dtype | str | None = None,
-    quick_gelu: bool | None = None,
-    allow_torchscript: bool = False,
-    random_weights: bool = False,
-    prompts: AnyPrompts | str | Path | None = None,
-) -> Backbone:
-    """Load a frozen CLIP-style model by name, folder or file.
-
-    Args:
-        model: "RN50", "RN101", "ViT-B/32", "ViT-B/16", any open_clip "NAME" or "NAME:TAG", "hf-hub:ORG/REPO",
-            or a folder with open_clip_config.json.
-        weights: a pretrained tag, or a local file (safetensors, state_dict, OpenAI's .pt archive).
-        device: "auto" takes a GPU where there is one.
-        image_dtype: precision of the image tower, float32, bfloat16 or float16, by default bfloat16 on a GPU and
-            float32 on a CPU; texts and scores stay in float32.
-        quick_gelu: the activation a local file was trained with.
-        allow_torchscript: open OpenAI's original archive, which is a program.
-        random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
-        prompts: CoOp's or MaPLe's learned prompts, or a file of them.
-    """
-    loaded = weights_.load(
-        model,
-        weights,
-        quick_gelu=quick_gelu,
-        allow_torchscript=allow_torchscript,
-        random_weights=random_weights,
-    )
-    chosen = pick_device(device)
-    if isinstance(image_dtype, str):
-        if image_dtype not in DTYPES:
-            raise ConfigError(f"images in {image_dtype!r}: choose from {', '.join(DTYPES)}")
-        image_dtype = DTYPES[image_dtype]
-    if image_dtype is None:
-        image_dtype = torch.bfloat16 if chosen.type == "cuda" else torch.float32
-    backbone = Backbone(loaded, chosen, image_dtype)
-    where = (
-        torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{torch.get_num_threads()} threads"
-    )
-    log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
-    log.debug("%d views at a time through the image tower", backbone.image_tower.chunk)
-    return backbone if prompts is None else backbone.prompted(prompts)
-
-
-def pick_device(device: str | torch.device) -> torch.device:
-    """Resolve "auto", and say plainly when a device is not there."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-        if chosen.type not in ("cpu", "cuda"):
-            raise RuntimeError("another kind")
-        torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError) as error:
-        there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-        raise ConfigError(
-            f"device {str(device)!r} is not available; here there is {', '.join(there)}"
-        ) from error
-    return chosen
+    def views(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> Views:
+        """What was encoded, one spec after another; a tower that reads the context gives it as a function of that."""
+        return Views.of(encoded, specs)

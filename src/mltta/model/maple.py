@@ -17,12 +17,12 @@ from mltta.errors import ConfigError
 from mltta.images.views import ViewSpec
 from mltta.labels import LabelSet
 from mltta.model.backbone import Backbone
+from mltta.model.encoded import Encoded, Views
 from mltta.model.image_tower import ImageTower
 from mltta.model.learned_prompts import AnyPrompts, CoOp, MaPLe, load_prompts
 from mltta.model.prompts import Prompts, build_prompts, split_template
 from mltta.model.text_tower import TextTower
 from mltta.model.vit import class_feature, is_plain, patch_tokens
-from mltta.pipeline.encode import Encoded
 
 # Views whose activations are kept at once for a backward pass through the image tower.
 KEPT_VIEWS = 64
@@ -112,7 +112,8 @@ class MaPLeBackbone(Backbone):
         def forward(views: Tensor) -> Tensor:
             return self.image_features(views, self.context.expand(len(views), -1, -1))
 
-        return ImageTower(forward, self.device, self.image_dtype, self.preprocess.size)
+        size = self.preprocess.size
+        return self.acceleration.image_tower(forward, self.device, self.image_dtype, size)
 
     def image_features(self, pixels: Tensor, contexts: Tensor) -> Tensor:
         """Features (N, D), not of unit length, of images (N, 3, S, S) under contexts (N, M, W); differentiable."""
@@ -127,7 +128,7 @@ class MaPLeBackbone(Backbone):
             x = block(x)
         return class_feature(visual, x)
 
-    def views_in_context(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> PromptedViews:
+    def views(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> Views:
         return PromptedViews(self, encoded, specs)
 
 
@@ -146,12 +147,14 @@ def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbo
     return other
 
 
-class PromptedViews:
+class PromptedViews(Views):
     """Views of B images as a function of each image's context.
 
     ``views.features`` are those of the initial context, as encoded. For any other the views are rendered again; the
     pull-back runs the tower only for the views that a loss has a gradient for.
     """
+
+    read_context = True
 
     def __init__(
         self,
@@ -171,25 +174,24 @@ class PromptedViews:
 
     @property
     def features(self) -> Tensor:
-        """Unit features (B, n, D) under the initial context."""
         every = torch.cat([self._encoded.features(spec) for spec in self._specs], dim=1)
         return every.take_along_dim(self._chosen[..., None], dim=1)
 
     def take(self, chosen: Tensor) -> PromptedViews:
-        """Some of the views (B, n) of each image."""
         own = self._chosen.gather(1, chosen)
         return PromptedViews(self._backbone, self._encoded, self._specs, own)
 
+    def clean(self, contexts: Tensor) -> Tensor:
+        return self.take(torch.zeros(len(contexts), 1, dtype=torch.long, device=contexts.device))(contexts)
+
     @torch.no_grad()
     def __call__(self, contexts: Tensor) -> Tensor:
-        """Unit features (B, n, D) under contexts (B, M, W)."""
         images, n = self._chosen.shape
         image = torch.arange(images, device=contexts.device).repeat_interleave(n)
         parts = [self._features(contexts, *part) for part in self._parts(image, self._chosen.flatten())]
         return torch.cat(parts).view(images, n, -1)
 
     def pull_back(self, contexts: Tensor, gradients: Tensor) -> Tensor:
-        """Gradients (B, n, D) of the features at contexts (B, M, W), brought back to the contexts."""
         leaf = contexts.detach().requires_grad_()
         image, row = gradients.flatten(2).any(dim=-1).nonzero(as_tuple=True)
         total = torch.zeros_like(leaf)

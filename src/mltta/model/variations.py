@@ -18,7 +18,7 @@ from torch import Tensor
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.load import load_image
 from mltta.images.views import CLIP_MEAN, CLIP_STD, generated_folder
-from mltta.model.backbone import pick_device
+from mltta.model.device import pick_device
 
 log = logging.getLogger("mltta")
 MODEL, REVISION = "lambdalabs/sd-image-variations-diffusers", "v2.0"

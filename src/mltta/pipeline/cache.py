@@ -91,8 +91,19 @@ class FeatureCache:
     def __len__(self) -> int:
         return len(self._heads)
 
-    def find(self, image: bytes) -> int | None:
-        """Where an image's features are, or None; what this run adds is found when the cache is opened again."""
+    def holds(self, image: bytes) -> bool:
+        """Whether an image's features are kept; what this run adds is found when the cache is opened again."""
+        return self._find(image) is not None
+
+    def read(self, image: bytes) -> Tensor:
+        """Half-precision features (N, D) of an image that the cache ``holds``."""
+        place = self._find(image)
+        if place is None:
+            raise KeyError(image)
+        shard, row = self._locate(place)
+        return torch.from_numpy(np.array(shard.features[row, : self.spec.count]))
+
+    def _find(self, image: bytes) -> int | None:
         head = np.frombuffer(image[:8], np.uint64)[0]
         at = int(np.searchsorted(self._heads, head))
         while at < len(self._heads) and self._heads[at] == head:
@@ -102,11 +113,6 @@ class FeatureCache:
                 return place
             at += 1
         return None
-
-    def read(self, place: int) -> Tensor:
-        """Half-precision features (N, D) at a place that ``find`` gave."""
-        shard, row = self._locate(place)
-        return torch.from_numpy(np.array(shard.features[row, : self.spec.count]))
 
     def write(self, images: Sequence[bytes], features: Sequence[Tensor]) -> None:
         """Keep half-precision features (N, D) of some images; a full disk costs the cache, not the run."""

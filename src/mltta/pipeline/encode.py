@@ -1,152 +1,92 @@
-"""From images to encoded views: the one passage through the image tower that every method shares."""
+"""From prepared photos to features: one passage through the image tower, rounded to half precision, once and here.
+
+What is kept on disk is half precision, so what is used is too: a result never depends on what was kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
 
-import numpy as np
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
-from mltta.errors import ConfigError
-from mltta.images.load import image_id
-from mltta.images.views import Preprocess, ViewSpec, render_views
+from mltta.images.views import ViewSpec
+from mltta.model.backbone import Backbone
+from mltta.pipeline.execution import Halving
+from mltta.pipeline.prepare import Decoded, Prepared
 
-if TYPE_CHECKING:
-    from mltta.model.backbone import Backbone
-
-#: pixels (N, 3, S, S) of one image's views, by spec
-Rendered = dict[ViewSpec, Tensor]
+#: half-precision features (N, D), on the CPU, by spec
+Encodings = dict[ViewSpec, Tensor]
 
 
-class Look(Protocol):
-    """Renders chosen views of one image again, the same to the bit, as some model wants them."""
+def encode(
+    backbone: Backbone, photos: Sequence[Prepared], seed: int = 0, at_once: Halving | None = None
+) -> list[Encodings]:
+    """The features of what each photo lacks.
 
-    def __call__(self, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
-        """Pixels (n, 3, S, S)."""
-
-
-def look_at(read: Callable[[], Image], *, seed: int, name: str) -> Look:
-    """How to render views of an image again, which is read when that is asked for."""
-
-    def look(spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
-        return render_views(read(), spec, preprocess, seed=seed, indices=views, name=name)
-
-    return look
-
-
-class Encoded:
-    """Features of the views of B images; 16 views are the first 16 of 64.
-
-    The few methods that look again, with a teacher or with a prompt inside the image tower, ask for ``pixels``.
+    On the CPU every photo has passes of its own, so that a feature never depends, to the last bit, on the photos beside
+    it: matrix kernels may round differently for another batch size.
     """
+    if backbone.device.type == "cpu":
+        return _on_cpu(backbone, photos)
+    found: list[Encodings] = [{} for _ in photos]
+    groups: dict[tuple[ViewSpec, ...], list[int]] = {}
+    for i, photo in enumerate(photos):
+        groups.setdefault(photo.missing, []).append(i)
+    for specs, group in groups.items():
+        for spec in specs:
 
-    def __init__(self, features: Mapping[ViewSpec, Tensor], looks: Sequence[Look] = ()):
-        """Args:
-        features: (B, N, D) for each spec.
-        looks: for each image how to render its views again; none where no method needs to.
-        """
-        self._features = dict(features)
-        self._looks = looks
+            def some(part: Sequence[Prepared], spec: ViewSpec = spec) -> list[Tensor]:
+                pixels = _pixels(backbone, part, spec, seed)  # (B, N, 3, S, S)
+                features = backbone.encode_images(pixels.flatten(0, 1)).view(len(part), spec.count, -1)
+                return list(features.half().cpu())
 
-    def features(self, spec: ViewSpec) -> Tensor:
-        """Unit features (B, N, D) of the views that ``spec`` asks for."""
-        for have, features in self._features.items():
-            if have.covers(spec):
-                return features[:, : spec.count]
-        raise ConfigError(f"these views were not encoded: {spec}")
-
-    def pixels(self, spec: ViewSpec, preprocess: Preprocess, views: Tensor) -> Tensor:
-        """Pixels (B, n, 3, S, S) of the chosen views (B, n) of each image, rendered again."""
-        if len(self._looks) != len(self):
-            raise ConfigError("this method looks at the images again, and only their features are here")
-        chosen = zip(self._looks, views.tolist(), strict=True)
-        return torch.stack([look(spec, preprocess, own) for look, own in chosen])
-
-    def __len__(self) -> int:
-        return next(iter(self._features.values())).shape[0]
-
-    def __getitem__(self, image: int) -> Encoded:
-        """One image of the batch, as a batch of one."""
-        one = slice(image, image + 1)
-        return Encoded({spec: features[one] for spec, features in self._features.items()}, self._looks[one])
+            several = [photos[i] for i in group]
+            for i, features in zip(group, (at_once or Halving(len(several)))(some, several), strict=True):
+                found[i][spec] = features
+    return found
 
 
-def union(specs: Iterable[ViewSpec]) -> list[ViewSpec]:
-    """The fewest specs that cover all of them, so that several methods share one encoding."""
-    kept: list[ViewSpec] = []
-    for spec in sorted(set(specs), key=lambda s: -s.count):
-        if not any(have.covers(spec) for have in kept):
-            kept.append(spec)
-    return kept
+def _pixels(backbone: Backbone, photos: Sequence[Prepared], spec: ViewSpec, seed: int) -> Tensor:
+    """All views (B, N, 3, S, S) of a spec, made on the device, or rendered before."""
+    decoded: list[Decoded] = [photo.decoded for photo in photos if photo.decoded is not None]
+    if decoded and not spec.generated and backbone.renderer is not None:
+        return backbone.renderer.render([x.pixels for x in decoded], spec, seed, [x.id for x in decoded])
+    return torch.stack([torch.cat(_parts(photo, spec)) for photo in photos])
 
 
-def render(
-    image: Image,
-    specs: Iterable[ViewSpec],
-    preprocess: Preprocess,
-    *,
-    seed: int = 0,
-    image_id: str | None = None,
-    name: str | None = None,
-) -> Rendered:
-    """Pixels of all views that some methods need; pure CPU work, fit for a worker."""
-    return {
-        spec: render_views(image, spec, preprocess, seed=seed, image_id=image_id, name=name)
-        for spec in union(specs)
-    }
+def _parts(photo: Prepared, spec: ViewSpec) -> list[Tensor]:
+    clean = [photo.clean] if photo.clean is not None and not spec.generated else []
+    return clean + ([photo.pixels[spec]] if spec in photo.pixels else [])
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """An image as a GPU takes it, to make its views there."""
+def _on_cpu(backbone: Backbone, photos: Sequence[Prepared]) -> list[Encodings]:
+    """All passes of all photos side by side.
 
-    pixels: Tensor  # (H, W, 3) uint8
-    id: str  # what the randomness of its views hangs on
-
-
-def decode(image: Image) -> Decoded:
-    """Pixels and name of an image; pure CPU work, fit for a worker."""
-    return Decoded(torch.from_numpy(np.array(image)), image_id(image))
-
-
-def encode_decoded(
-    backbone: Backbone,
-    images: Sequence[Decoded],
-    specs: Iterable[ViewSpec],
-    *,
-    seed: int = 0,
-    looks: Sequence[Look] = (),
-) -> Encoded:
-    """Make the views of some images on the backbone's device, and encode them.
-
-    The views are those of ``render``.
+    A pass of few views may round another way than one of many: the clean view always has a pass to itself, as it has
+    for the methods that need no other, and the last pass of the others is filled up.
     """
-    features = {}
-    for spec in union(specs):
-        pixels = backbone.device_views.render(
-            [image.pixels for image in images], spec, seed, [image.id for image in images]
-        )
-        features[spec] = backbone.encode_images(pixels.flatten(0, 1)).view(len(images), spec.count, -1)
-    return Encoded(features, looks)
-
-
-def encode(backbone: Backbone, images: Sequence[Rendered], looks: Sequence[Look] = ()) -> Encoded:
-    """Encode the rendered views of some images; ``looks`` render them again for the methods that ask.
-
-    On the CPU the image tower sees one image's views per call, so that a feature never depends, to the
-    last bit, on the images beside it: matrix kernels may round differently for another batch size.
-    """
-    if not images:
-        raise ConfigError("no images to encode")
-    features = {}
-    for spec in images[0]:
-        views = [image[spec] for image in images]
-        if backbone.device.type == "cpu":
-            features[spec] = torch.stack([backbone.encode_images(one) for one in views])
-        else:
-            features[spec] = backbone.encode_images(torch.cat(views)).view(len(images), spec.count, -1)
-    return Encoded(features, looks)
+    tower = backbone.image_tower
+    passes: list[Tensor] = []
+    for photo in photos:
+        passes += [] if photo.clean is None else [photo.clean]
+        for spec in photo.missing:
+            if spec in photo.pixels:
+                views = photo.pixels[spec]
+                filled = torch.cat([views, views[-1:].expand(-len(views) % tower.chunk, -1, -1, -1)])
+                passes += torch.split(filled, tower.chunk)
+    if not passes:
+        return [{} for _ in photos]
+    features = iter(torch.split(tower.passes(passes).half(), [len(views) for views in passes]))
+    found: list[Encodings] = []
+    for photo in photos:
+        clean = [] if photo.clean is None else [next(features)]
+        own: Encodings = {}
+        for spec in photo.missing:
+            rest: list[Tensor] = []
+            if spec in photo.pixels:
+                count = len(photo.pixels[spec])
+                rest = [torch.cat([next(features) for _ in range(-(-count // tower.chunk))])[:count]]
+            own[spec] = torch.cat((clean if not spec.generated else []) + rest)
+        found.append(own)
+    return found

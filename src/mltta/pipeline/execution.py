@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 import torch
 
-if TYPE_CHECKING:
-    from mltta.methods.base import Method
-    from mltta.model.backbone import Backbone
+from mltta.errors import ConfigError
+from mltta.model.backbone import Backbone
 
 log = logging.getLogger("mltta")
 # Compiling takes half a minute, and saves about a millisecond and a half of an image's 64 views.
@@ -25,12 +25,21 @@ IMAGES_AT_ONCE, IMAGE_BYTES = 32, 32 * 2**20
 
 @dataclass(frozen=True)
 class Execution:
-    """What to do as told; None chooses."""
+    """What to do as told; None chooses.
+
+    Args:
+        batch_size: images at once; what a kill can lose.
+        workers: processes that decode images and make views; 0: a thread of this process.
+        compile: compile the image tower first.
+    """
 
     batch_size: int | None = None
     workers: int | None = None
     compile: bool | None = None
-    jacobian: bool | None = None
+
+    def __post_init__(self) -> None:
+        if (self.batch_size is not None and self.batch_size < 1) or (self.workers or 0) < 0:
+            raise ConfigError(f"give a batch size of at least 1 and 0 or more workers, not {self}")
 
     def prepare(self, backbone: Backbone, images: int) -> None:
         """Compile the image tower where that pays for so many images."""
@@ -39,15 +48,11 @@ class Execution:
             log.debug("compiling the image tower for %d images", images)
             backbone.image_tower.compile()
 
-    def apply(self, method: Method) -> None:
-        """Tell a method whether to keep the Jacobian of its label features."""
-        method.text.jacobian = self.jacobian
-
     def images_at_once(self, backbone: Backbone) -> int:
-        """On a CPU they are encoded one by one in any case: then a batch is what a kill may lose."""
+        """As many as fill a GPU, or as there are threads."""
         if self.batch_size is not None:
             return self.batch_size
-        chosen = 8
+        chosen = max(1, min(8, torch.get_num_threads()))
         if backbone.device.type == "cuda":
             room = torch.cuda.mem_get_info(backbone.device)[0] // 8 // IMAGE_BYTES
             chosen = int(max(1, min(IMAGES_AT_ONCE, room)))
@@ -71,3 +76,28 @@ class Execution:
             pass  # another system shares memory in other ways
         log.debug("%d processes decode images", chosen)
         return chosen
+
+
+class Halving:
+    """Work on as many items at once as memory holds: half as many, from then on, when it does not."""
+
+    #: one result for each item
+    Work: TypeAlias = Callable[[Sequence[Any]], list[Any]]
+
+    def __init__(self, size: int):
+        self.size = size
+
+    def __call__(self, work: Work, items: Sequence[Any]) -> list[Any]:
+        """The results of all items, in their order."""
+        found: list[Any] = []
+        while len(found) < len(items):
+            part = items[len(found) : len(found) + self.size]
+            try:
+                found += work(part)
+            except torch.OutOfMemoryError:
+                if len(part) == 1:
+                    raise
+                torch.cuda.empty_cache()
+                self.size = len(part) // 2
+                log.warning("out of GPU memory: %d images at a time from here on", self.size)
+        return found

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mltta.captions.generate.engines import Answer, Request
 from mltta.errors import EngineError
-from mltta.model.backbone import pick_device
+from mltta.model.device import pick_device
 
 
 class TransformersEngine:

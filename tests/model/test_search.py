@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mltta.captions import search
-from mltta.captions.search import Search
+from mltta.model import search
+from mltta.model.search import Search
 
 
 def unit(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -1,0 +1,5 @@
+"""`python -m mltta` is `mltta`."""
+
+from mltta.cli import main
+
+main()

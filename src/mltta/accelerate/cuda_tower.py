@@ -1,0 +1,69 @@
+"""An image tower on a GPU: compiled for long runs, replayed from a recording for few views."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mltta.accelerate.graph import CudaGraph
+from mltta.model.image_tower import ImageTower
+
+log = logging.getLogger("mltta")
+# Up to so many views, about those of one image, a pass is replayed.
+GRAPHED_VIEWS = 128
+
+
+class CudaImageTower(ImageTower):
+    """Passes of a size that fits; ``compile`` makes them faster."""
+
+    graphs = True
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        #: views a pass of the compiled tower, 0 if it is not
+        self.compiled_for = 0
+        self._compiled: Any = None
+        self._graphs: dict[tuple[int, ...], CudaGraph | None] = {}
+
+    def compile(self, views: int | None = None) -> None:
+        """Compile for so many views a pass: half a minute, which long runs on a GPU win back.
+
+        Where that fails, as without a C compiler, the tower goes on as it is.
+        """
+        size = min(views or self.chunk, self.chunk)
+        if size == self.compiled_for:
+            return
+        compiled: Any = torch.compile(self._forward)
+        example = torch.zeros(size, 3, self._side, self._side, dtype=self._dtype, device=self._device)
+        try:
+            with torch.no_grad():
+                compiled(example.contiguous(memory_format=torch.channels_last))
+        except Exception as error:  # compilers fail in many ways
+            log.warning("the image tower could not be compiled and runs as it is: %s", type(error).__name__)
+            return
+        self._compiled, self.compiled_for, self.chunk = compiled, size, size
+
+    def _run(self, views: Tensor) -> Tensor:
+        n, size = len(views), self.compiled_for
+        if self.graphs and views.is_cuda and n <= GRAPHED_VIEWS:
+            return self._replayed(views)
+        if 2 * n <= size or not size or views.shape[-1] != self._side:
+            return self._forward(views)
+        # a compiled tower knows one size; what is missing is filled up and dropped
+        if n < size:
+            views = torch.cat([views, views[:1].expand(size - n, -1, -1, -1)])
+        features: Tensor = self._compiled(views.contiguous(memory_format=torch.channels_last))
+        return features[:n]
+
+    def _replayed(self, views: Tensor) -> Tensor:
+        """Few views take less time to compute than to launch: recorded the second time, replayed from then on."""
+        shape = tuple(views.shape)
+        if shape not in self._graphs:
+            self._graphs[shape] = None
+            return self._forward(views)
+        graph = self._graphs[shape] or CudaGraph(self._forward, views)
+        self._graphs[shape] = graph
+        return graph(views)

@@ -1,5 +1,0 @@
-"""`python -m mltta.cli` is `mltta`."""
-
-from mltta.cli import main
-
-main()

@@ -1,0 +1,61 @@
+"""A model by its name, folder or file, ready on a device."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+
+from mltta.model import weights as weights_
+from mltta.model.acceleration import choose
+from mltta.model.backbone import Backbone
+from mltta.model.device import pick_device, pick_dtype
+from mltta.model.learned_prompts import AnyPrompts
+from mltta.model.maple import with_prompts
+
+log = logging.getLogger("mltta")
+
+
+def load_backbone(
+    model: str | None = None,
+    weights: str | Path | None = None,
+    *,
+    device: str | torch.device = "auto",
+    image_dtype: torch.dtype | str | None = None,
+    quick_gelu: bool | None = None,
+    allow_torchscript: bool = False,
+    random_weights: bool = False,
+    prompts: AnyPrompts | str | Path | None = None,
+    accelerate: bool | str | None = None,
+) -> Backbone:
+    """Load a frozen CLIP-style model by name, folder or file.
+
+    Args:
+        model: "RN50", "RN101", "ViT-B/32", "ViT-B/16", any open_clip "NAME" or "NAME:TAG", "hf-hub:ORG/REPO",
+            or a folder with open_clip_config.json.
+        weights: a pretrained tag, or a local file (safetensors, state_dict, OpenAI's .pt archive).
+        device: "auto" takes a GPU where there is one.
+        image_dtype: precision of the image tower, float32, bfloat16 or float16, by default bfloat16 on a GPU and
+            float32 on a CPU; texts and scores stay in float32.
+        quick_gelu: the activation a local file was trained with.
+        allow_torchscript: open OpenAI's original archive, which is a program.
+        random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
+        prompts: CoOp's or MaPLe's learned prompts, or a file of them.
+        accelerate: False does everything the plain way; names of tricks choose some (`mltta.accelerate.TRICKS`).
+    """
+    loaded = weights_.load(
+        model,
+        weights,
+        quick_gelu=quick_gelu,
+        allow_torchscript=allow_torchscript,
+        random_weights=random_weights,
+    )
+    chosen = pick_device(device)
+    backbone = Backbone(loaded, chosen, pick_dtype(image_dtype, chosen), choose(chosen, accelerate))
+    where = (
+        torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{torch.get_num_threads()} threads"
+    )
+    log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
+    log.debug("%d views at a time through the image tower", backbone.image_tower.chunk)
+    return backbone if prompts is None else with_prompts(backbone, prompts)

@@ -1,0 +1,160 @@
+"""From a photo to pixels: read, decode, make the views that no cache holds. Runs in threads or processes of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from mltta.errors import ImageError
+from mltta.images.load import image_id, load_image
+from mltta.images.views import Preprocess, ViewSpec, generated_files, render_views
+from mltta.pipeline.cache import NAME_BYTES, FeatureCache
+
+
+@dataclass(frozen=True)
+class Photo:
+    """An image on its way through the pipeline."""
+
+    index: int
+    #: what records and errors call it
+    id: str
+    #: whatever `load_image` takes
+    source: Any
+    #: what generated views are found by
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """An image as a GPU takes it, to make its views there."""
+
+    pixels: Tensor  # (H, W, 3) uint8
+    id: str  # what the randomness of its views hangs on
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A photo ready to be encoded: the views that no cache holds, or the image for a device to make them of."""
+
+    photo: Photo
+    #: the clean view (1, 3, S, S), where some missing spec has one
+    clean: Tensor | None = None
+    #: by missing spec, its views but the clean one (N - 1, 3, S, S); all of a generated one's
+    pixels: dict[ViewSpec, Tensor] = field(default_factory=dict)
+    decoded: Decoded | None = None
+    #: by spec, the name that its features are cached by; and the specs that no cache holds
+    names: dict[ViewSpec, bytes] = field(default_factory=dict)
+    missing: tuple[ViewSpec, ...] = ()
+    #: why some views could not be made, or all of them
+    errors: dict[ViewSpec, str] = field(default_factory=dict)
+
+
+class Prepare:
+    """Prepares the photo of a key, which may be the photo itself; it never raises for what is wrong with a file."""
+
+    def __init__(
+        self,
+        fetch: Callable[[Any], Photo],
+        specs: Sequence[ViewSpec],
+        preprocess: Preprocess,
+        *,
+        caches: Sequence[FeatureCache] = (),
+        seed: int = 0,
+        on_device: bool = False,
+    ):
+        """Args:
+        fetch: the photo of a key.
+        caches: one a spec, or none at all.
+        on_device: leave the making of views to the device, and only decode.
+        """
+        self.fetch, self.specs, self.preprocess = fetch, specs, preprocess
+        self.caches, self.seed, self.on_device = caches, seed, on_device
+
+    def __call__(self, key: Any) -> Prepared:
+        photo: Photo | None = None
+        try:
+            photo = self.fetch(key)
+            content, source = _content(photo.source) if self.caches else (b"", photo.source)
+        except ImageError as error:
+            photo = photo or Photo(key if isinstance(key, int) else 0, "", None)
+            return Prepared(photo, errors=dict.fromkeys(self.specs, str(error)))
+        names: dict[ViewSpec, bytes] = {}
+        errors: dict[ViewSpec, str] = {}
+        for spec in (
+            self.specs if self.caches else ()
+        ):  # generated views may be missing where the image is not
+            try:
+                names[spec] = _views_name(content, spec, photo.name)
+            except ImageError as error:
+                errors[spec] = str(error)
+        kept = {cache.spec for cache in self.caches if cache.spec in names and cache.holds(names[cache.spec])}
+        missing = [spec for spec in self.specs if spec not in kept and spec not in errors]
+        clean, pixels, decoded = None, {}, None
+        try:
+            image = load_image(source) if missing else None
+        except ImageError as error:
+            errors |= dict.fromkeys(missing, str(error))
+            missing, image = [], None
+        if image is not None:
+            crops = [spec for spec in missing if not spec.generated]
+            identity = image_id(image) if any(spec.count > 1 for spec in crops) or self.on_device else ""
+            if crops and self.on_device:
+                decoded = Decoded(torch.from_numpy(np.array(image)), identity)
+            elif crops:
+                clean = self._render(image, photo, ViewSpec(count=1), identity, [0])
+            for spec in missing:
+                try:
+                    if spec.generated:
+                        pixels[spec] = self._render(image, photo, spec, identity, range(spec.count))
+                    elif not self.on_device and spec.count > 1:
+                        pixels[spec] = self._render(image, photo, spec, identity, range(1, spec.count))
+                except ImageError as error:
+                    errors[spec] = str(error)
+        made = tuple(spec for spec in missing if spec not in errors)
+        return Prepared(photo, clean, pixels, decoded, names, made, errors)
+
+    def _render(
+        self, image: Image, photo: Photo, spec: ViewSpec, identity: str, views: Sequence[int]
+    ) -> Tensor:
+        return render_views(
+            image,
+            spec,
+            self.preprocess,
+            seed=self.seed,
+            image_id=identity,
+            indices=views,
+            name=photo.name,
+        )
+
+
+def _content(source: Any) -> tuple[bytes, Any]:
+    """Name an image by its content: a file's bytes, else its pixels; and give what to decode."""
+    if isinstance(source, (str, Path)):
+        try:
+            data = Path(source).read_bytes()
+        except (OSError, ValueError):
+            load_image(source)  # raises with a reason that people understand
+            raise
+        return hashlib.blake2b(data, digest_size=NAME_BYTES).digest(), source
+    if isinstance(source, bytes):
+        return hashlib.blake2b(source, digest_size=NAME_BYTES).digest(), source
+    image = load_image(source)
+    return bytes.fromhex(image_id(image)), image
+
+
+def _views_name(content: bytes, spec: ViewSpec, name: str) -> bytes:
+    """Name what an image's views are made of: the image, or the images generated from it."""
+    if not spec.generated:
+        return content
+    digest = hashlib.blake2b(digest_size=NAME_BYTES)
+    for file in generated_files(spec, name):
+        digest.update(_content(file)[0])
+    return digest.digest()

@@ -1,0 +1,121 @@
+"""From features to scores: a method, episodic or a fold over the stream, and the decision that follows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from mltta.decision import Decision
+from mltta.errors import ImageError
+from mltta.methods.base import Method, OnlineMethod, State, branch_probabilities
+from mltta.model.threads import side_by_side
+from mltta.pipeline.execution import Halving
+from mltta.pipeline.features import Features, Pipeline
+from mltta.pipeline.prepare import Photo
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a method says of one photo, or why it says nothing. Tensors are on the CPU."""
+
+    photo: Photo
+    branches: Tensor | None = None  # (branches, C)
+    score: Tensor | None = None  # (C,) how sure the decision is of each label
+    present: Tensor | None = None  # (C,) which labels the photo shows
+    #: milliseconds beyond encoding
+    ms: float = 0.0
+    error: str | None = None
+
+
+#: branches (branches, C), score (C,) and presence (C,) of one photo, or why there are none
+Answer = tuple[Tensor, Tensor, Tensor] | str
+
+
+class Scorer:
+    """One method on one stream of photos; an online method's memory belongs to it, and to nobody else."""
+
+    def __init__(self, method: Method, decision: Decision, pipeline: Pipeline, state: State | None = None):
+        """Args:
+        state: what an online method remembers from before; by default nothing.
+        """
+        self.method, self.decision, self.pipeline = method, decision, pipeline
+        self.state = state
+        if isinstance(method, OnlineMethod) and state is None:
+            self.state = method.start()
+        self._at_once = Halving(pipeline.execution.images_at_once(pipeline.backbone))
+        on_cpu = pipeline.backbone.device.type == "cpu"
+        #: on a CPU each photo is scored alone, by one thread: its bits never depend on what is beside it
+        self._pool: ThreadPoolExecutor | None = side_by_side() if on_cpu else None
+
+    def error(self, item: Features) -> str | None:
+        """Why this method cannot look at a photo; another may."""
+        needs = self.method.needs
+        return next((item.errors[s] for s in item.errors if any(s.covers(need) for need in needs)), None)
+
+    @torch.inference_mode(False)  # methods take gradients, whatever the caller is doing
+    def __call__(self, photos: Sequence[Features]) -> list[Scored]:
+        """Score some photos, in their order."""
+        good = [item for item in photos if self.error(item) is None]
+        self._ask_captions(good)
+        start = time.perf_counter()
+        answers = iter(self._answers(good))
+        ms = 1000 * (time.perf_counter() - start) / max(1, len(good))
+        return [self._scored(item, self.error(item) or next(answers), ms) for item in photos]
+
+    def _ask_captions(self, photos: Sequence[Features]) -> None:
+        """Count votes once for the methods that look at the same views, and outside of any method's time."""
+        spec = self.method.needs[0]
+        new = [item for item in photos if spec not in item.votes]
+
+        def count(some: Sequence[Features]) -> list[Tensor]:
+            return list(self.decision.votes(self.pipeline.encoded(some).features(spec)))
+
+        for item, votes in zip(new, self._spread(count, new), strict=True):
+            item.votes[spec] = votes
+
+    def _answers(self, photos: Sequence[Features]) -> list[Answer]:
+        if isinstance(self.method, OnlineMethod):
+            return [self._step(self.method, item) for item in photos]
+        return self._spread(self._together, photos)
+
+    def _spread(self, work: Callable[[Sequence[Features]], list[T]], photos: Sequence[Features]) -> list[T]:
+        """One by one on a CPU, side by side; together on a GPU, as many as fit."""
+        if self._pool is not None:
+            return list(self._pool.map(lambda item: work([item])[0], photos))
+        return self._at_once(work, photos)
+
+    def _together(self, photos: Sequence[Features]) -> list[Answer]:
+        try:
+            branches = self.method.branches(self.pipeline.encoded(photos))
+        except ImageError as error:  # one of them cannot be looked at again
+            return [str(error)] if len(photos) == 1 else [self._together([item])[0] for item in photos]
+        return self._decided(photos, branches)
+
+    def _step(self, method: OnlineMethod, item: Features) -> Answer:
+        assert self.state is not None
+        try:
+            branches, self.state = method.fold(self.state, self.pipeline.encoded([item]))
+        except ImageError as error:
+            return str(error)
+        return self._decided([item], branches)[0]
+
+    def _decided(self, photos: Sequence[Features], branches: Mapping[str, Tensor]) -> list[Answer]:
+        stacked = torch.stack([branches[name] for name in self.method.branch_names], dim=1).float()
+        votes = torch.stack([item.votes[self.method.needs[0]] for item in photos])
+        score, present = self.decision(branch_probabilities(stacked, self.method.emits), votes)
+        return list(zip(stacked.cpu(), score.cpu(), present.cpu(), strict=True))
+
+    def _scored(self, item: Features, answer: Answer, ms: float) -> Scored:
+        if isinstance(answer, str):
+            return Scored(item.photo, error=answer)
+        if not all(values.isfinite().all() for values in answer[:2]):
+            return Scored(item.photo, error=f"{item.photo.id}: its scores are not numbers, so it has none")
+        return Scored(item.photo, *answer, ms)
