@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import Preprocess, ViewSpec
+from mltta.images.views import AnySpec, LocalSpec, Preprocess
 from mltta.labels import LabelSet
 from mltta.model import weights as weights_
 from mltta.model.acceleration import Acceleration, Renderer
@@ -20,6 +20,7 @@ from mltta.model.encoded import Encoded, Views
 from mltta.model.image_tower import ImageTower
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.learned_prompts import AnyPrompts
+from mltta.model.local import Local, local_path, tiles, windows
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
@@ -62,6 +63,8 @@ class Backbone:
         self.model.visual.to(image_dtype, memory_format=torch.channels_last)
         self.acceleration.start(self.model.visual)
         self.image_tower = self._image_tower()
+        self._local_towers: dict[LocalSpec, ImageTower] = {}
+        self._local_renderers: dict[int, Renderer | None] = {}
 
     @property
     def context_length(self) -> int:
@@ -110,6 +113,39 @@ class Backbone:
         return self.acceleration.image_tower(
             self.model.encode_image, self.device, self.image_dtype, self.preprocess.size
         )
+
+    @cached_property
+    def local(self) -> Local | None:
+        """How the locations of the image tower's map are read, if it has one; prompts inside it rule that out."""
+        return None if self.reads_context else local_path(self.model.visual)
+
+    def tower_of(self, spec: AnySpec) -> ImageTower:
+        """What gives the features of a spec's views: (N, D) of crops, (N, L, D) of the inputs of local views."""
+        if not isinstance(spec, LocalSpec):
+            return self.image_tower
+        if spec not in self._local_towers:
+            forward = partial(self._look_locally, spec)
+            tower = self.acceleration.image_tower(forward, self.device, self.image_dtype, spec.size)
+            self._local_towers[spec] = tower
+        return self._local_towers[spec]
+
+    def _look_locally(self, spec: LocalSpec, pixels: Tensor) -> Tensor:
+        """Windows (N, L, D), not of unit length, of inputs (N, 3, S, S); features of tiles where there is no map."""
+        if self.local is None:
+            cut = tiles(pixels, self.preprocess.size)
+            return self.model.encode_image(cut.flatten(0, 1)).view(*cut.shape[:2], -1)  # type: ignore[no-any-return]
+        cells = self.local(pixels)  # (N, h, w, D)
+        step = spec.size / cells.shape[1]
+        return windows(cells, max(1, round(spec.window / step)), max(1, round(spec.stride / step)))
+
+    def renderer_of(self, spec: AnySpec) -> Renderer | None:
+        """What makes a spec's pixels where the image tower is."""
+        if not isinstance(spec, LocalSpec):
+            return self.renderer
+        if spec.size not in self._local_renderers:
+            made = self.acceleration.renderer(self.preprocess.at(spec.size), self.device, self.image_dtype)
+            self._local_renderers[spec.size] = made
+        return self._local_renderers[spec.size]
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
@@ -200,6 +236,6 @@ class Backbone:
             n_context=n_context,
         )
 
-    def views(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> Views:
+    def views(self, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
         """What was encoded, one spec after another; a tower that reads the context gives it as a function of that."""
         return Views.of(encoded, specs)
