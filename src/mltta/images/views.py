@@ -124,6 +124,11 @@ class ViewSpec:
         """Whether it is the clean view alone."""
         return self.count == 1 and not self.generated
 
+    @property
+    def has_clean(self) -> bool:
+        """Whether view 0 is the clean one."""
+        return not self.generated
+
     def covers(self, other: AnySpec) -> bool:
         """Say whether the views of `other` are the first of these; the clean view 0 is in every spec of crops."""
         if isinstance(other, LocalSpec):
@@ -139,7 +144,7 @@ class ViewSpec:
 
 @dataclass(frozen=True)
 class LocalSpec:
-    """Views that one pass gives: view 0 is the clean one, the others are windows of the map of a larger input.
+    """Views that one pass gives: windows of the map of a larger input, behind the clean view unless that is left out.
 
     The input shows the whole image, squashed to a square. All lengths are in its pixels: a window is so many locations
     of the tower's map as it takes to cover them, at least one. A tower without a map (`mltta.model.local`) looks at
@@ -149,6 +154,7 @@ class LocalSpec:
     size: int = 448
     window: int = 128
     stride: int = 64
+    clean: bool = True
     # what the other kind of views can be
     augmix: ClassVar[bool] = False
     generated: ClassVar[str] = ""
@@ -163,11 +169,18 @@ class LocalSpec:
 
     def covers(self, other: AnySpec) -> bool:
         """Say whether the views of `other` are among these: the same ones, or the clean one alone."""
-        return other == self or (isinstance(other, ViewSpec) and other.is_clean)
+        if isinstance(other, ViewSpec):
+            return self.clean and other.is_clean
+        return other == self
+
+    @property
+    def has_clean(self) -> bool:
+        """Whether view 0 is the clean one."""
+        return self.clean
 
     def price(self, side: int) -> float:
         """Arithmetic in units of a view of this side."""
-        return 1 + (self.size / side) ** 2
+        return self.clean + (self.size / side) ** 2
 
 
 #: random crops and generated images, or windows of a map

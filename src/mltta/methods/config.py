@@ -95,10 +95,10 @@ class TuningConfig(ViewConfig):
         }
 
 
-def local_spec(side: int, scale: float, window: int = 4, stride: int = 2) -> LocalSpec:
+def local_spec(side: int, scale: float, window: int = 4, stride: int = 2, clean: bool = True) -> LocalSpec:
     """Local views of an input so many times a model's own; windows and strides in sevenths of its own view."""
     cell = max(1, side // 7)
-    return LocalSpec(cell * round(7 * scale), cell * window, cell * stride)
+    return LocalSpec(cell * round(7 * scale), cell * window, cell * stride, clean)
 
 
 def _check_kind(name: str, value: Any, kind: Any) -> None:

@@ -102,7 +102,7 @@ def _side_by_side(backbone: Backbone, photos: Sequence[Prepared]) -> list[Encodi
         for spec, views in photo.pixels.items():
             parts = [next(run) for _ in _divided(spec, views)]
             rest = parts[0][0] if isinstance(spec, LocalSpec) else torch.cat(parts)[: len(views)]
-            own[spec] = rest if spec.generated else torch.cat([*clean, rest])
+            own[spec] = torch.cat([*clean, rest]) if spec.has_clean else rest
         own |= {spec: clean[0] for spec in photo.missing if spec not in own}
         found.append(own)
     return found

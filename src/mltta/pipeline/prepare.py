@@ -114,12 +114,11 @@ class Prepare:
             errors |= dict.fromkeys(missing, str(error))
             missing, image = [], None
         if image is not None:
-            crops = [spec for spec in missing if not spec.generated]
-            random = any(isinstance(spec, ViewSpec) and not spec.is_clean for spec in crops)
+            random = any(isinstance(s, ViewSpec) and s.has_clean and not s.is_clean for s in missing)
             identity = image_id(image) if random else ""
-            if crops and self.on_device:
+            if self.on_device and any(not spec.generated for spec in missing):
                 decoded = Decoded(torch.from_numpy(np.array(image)), identity)
-            elif crops:
+            elif any(spec.has_clean for spec in missing):
                 clean = self._render(image, photo, ViewSpec(count=1), identity, [0])
             for spec in missing:
                 try:
