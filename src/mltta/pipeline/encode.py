@@ -17,7 +17,7 @@ from mltta.model.threads import side_by_side
 from mltta.pipeline.execution import Halving
 from mltta.pipeline.prepare import Decoded, Prepared
 
-#: half-precision features (N, D), on the CPU, by spec
+#: half-precision features (N, D) by spec, where they were made
 Encodings = dict[AnySpec, Tensor]
 
 
@@ -64,7 +64,8 @@ def _together(
         for spec in specs:
             if isinstance(spec, LocalSpec):
                 found[spec] = torch.cat([crops[:, :1], found[spec]], dim=1)
-    rounded = {spec: features.half().cpu() for spec, features in found.items()}
+    # left on the device: waiting for them here would hold up the views of the next photos
+    rounded = {spec: features.half() for spec, features in found.items()}
     return [{spec: features[i] for spec, features in rounded.items()} for i in range(len(photos))]
 
 

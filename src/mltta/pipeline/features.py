@@ -99,7 +99,7 @@ class Pipeline:
             added = [photo for photo in fresh if cache.spec in photo.missing]
             if added:
                 names = [photo.names[cache.spec] for photo in added]
-                cache.write(names, [made[id(photo)][cache.spec] for photo in added])
+                cache.write(names, [made[id(photo)][cache.spec].cpu() for photo in added])
         found = [self._one(photo, made.get(id(photo), {})) for photo in batch]
         self.counts.failed += sum(bool(item.errors) for item in found)
         self.counts.encoded += len(fresh)
