@@ -71,6 +71,13 @@ class LabelSet:
         """Go through the names in order."""
         return iter(self.names)
 
+    def pick(self, places: Sequence[int]) -> LabelSet:
+        """Some of the labels."""
+        names, texts, synonyms = (
+            tuple(part[i] for i in places) for part in (self.names, self.texts, self.synonyms)
+        )
+        return LabelSet(names, texts, synonyms, self.source)  # type: ignore[arg-type]
+
     def index(self, name: str) -> int:
         """Return the position of a label, whichever case or spacing its name or text is written in."""
         wanted = label_key(name)

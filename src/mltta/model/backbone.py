@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.images.views import AnySpec, LocalSpec, Preprocess
 from mltta.labels import LabelSet
+from mltta.model import vocabulary as vocabulary_
 from mltta.model import weights as weights_
 from mltta.model.acceleration import Acceleration, Renderer
 from mltta.model.encoded import Encoded, Views
@@ -32,6 +34,9 @@ from mltta.model.prompts import (
     load_descriptions,
 )
 from mltta.model.text_tower import TextTower
+from mltta.model.vocabulary import Vocabulary
+
+log = logging.getLogger("mltta")
 
 
 class Backbone:
@@ -65,6 +70,7 @@ class Backbone:
         self.image_tower = self._image_tower()
         self._local_towers: dict[LocalSpec, ImageTower] = {}
         self._local_renderers: dict[int, Renderer | None] = {}
+        self._vocabularies: dict[tuple[str, ...], Vocabulary] = {}
 
     @property
     def context_length(self) -> int:
@@ -203,9 +209,7 @@ class Backbone:
                 "context vectors take the place of one template's words, and an ensemble of templates has no single "
                 "context: give one template and no descriptions"
             )
-        total = torch.zeros((), device=self.device)
-        for one in templates:
-            total = total + self._encode_template(labels, one).features  # (C, D)
+        total = self._ensemble(labels, templates)  # (C, D)
         prompts = self._layout(labels, templates[0])
         if sentences:
             check_lengths(self.tokenizer, sentences, self.context_length - prompts.start - 1)
@@ -214,6 +218,52 @@ class Backbone:
             owners = torch.tensor([place[name] for name, texts in sentences.items() for _ in texts])
             total = total.index_add(0, owners.to(self.device), features.to(self.device))
         return self.acceleration.label_encoder(self.tower, prompts, None, F.normalize(total, dim=-1))
+
+    def _ensemble(self, labels: LabelSet, templates: tuple[str, ...]) -> Tensor:
+        """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
+        kept = self._vocabularies.get(templates) or self._open_vocabulary(templates)
+        rows = [None if kept is None else kept.row(text) for text in labels.texts]
+        new = [i for i, row in enumerate(rows) if row is None]
+        found: dict[int, Tensor] = {}
+        if kept is not None:
+            found = {i: len(templates) * kept.features[row] for i, row in enumerate(rows) if row is not None}
+        if new:
+            some = labels.pick(new)
+            total = torch.zeros((), device=self.device)
+            for one in templates:
+                total = total + self._encode_template(some, one).features  # (n, D)
+            found |= dict(zip(new, total, strict=True))
+        return torch.stack([found[i] for i in range(len(labels))])
+
+    def vocabulary(self, template: TemplateSource) -> Vocabulary:
+        """The words of all built-in lists and their features under these templates; made once and kept."""
+        templates = list_templates(template)
+        kept = self._vocabularies.get(templates) or self._open_vocabulary(templates)
+        if kept is None:
+            words = vocabulary_.words()
+            log.info("encoding %d everyday words for %s, once", len(words), self.name)
+            labels = LabelSet(tuple(words), tuple(words), ((),) * len(words), "everyday words")
+            kept = vocabulary_.Vocabulary(words, self.encode_labels(labels, templates).features)
+            name = vocabulary_.identity(self._reads, templates, words)
+            vocabulary_.save_to(vocabulary_.kept_file(name), name, kept)
+            self._vocabularies[templates] = kept
+        return kept
+
+    def _open_vocabulary(self, templates: tuple[str, ...]) -> Vocabulary | None:
+        """What ships with the model or is kept on this machine."""
+        name = vocabulary_.identity(self._reads, templates, vocabulary_.words())
+        for file in (weights_.MINI / "vocabulary.safetensors", vocabulary_.kept_file(name)):
+            kept = vocabulary_.load(file, name)
+            if kept is not None:
+                kept.features = kept.features.to(self.device)
+                self._vocabularies[templates] = kept
+                return kept
+        return None
+
+    @property
+    def _reads(self) -> str:
+        """What text features depend on: the tower, and the prompts it reads."""
+        return self.text_fingerprint + (f" {self.prompts.digest}" if self.prompts is not None else "")
 
     def _encode_template(
         self, labels: LabelSet, template: str, context: Tensor | None = None

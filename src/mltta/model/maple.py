@@ -60,6 +60,7 @@ class MaPLeBackbone(Backbone):
         ]
         self.image_tower = self._image_tower()
         self._local_towers = {}
+        self._vocabularies = {}
 
     def _check(self, base: Backbone) -> None:
         """Refuse a model that these prompts cannot be put into."""
@@ -145,6 +146,7 @@ def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbo
         return MaPLeBackbone(backbone, learned)
     other = copy.copy(backbone)
     other.prompts = learned
+    other._vocabularies = {}
     return other
 
 
