@@ -136,13 +136,16 @@ class Backbone:
         return self._local_towers[spec]
 
     def _look_locally(self, spec: LocalSpec, pixels: Tensor) -> Tensor:
-        """Windows (N, L, D), not of unit length, of inputs (N, 3, S, S); features of tiles where there is no map."""
+        """The whole and windows (N, 1 + L, D), not of unit length, of inputs (N, 3, S, S); tiles without a map."""
         if self.local is None:
-            cut = tiles(pixels, self.preprocess.size)
+            side = self.preprocess.size
+            whole = F.interpolate(pixels, (side, side), mode="bilinear", antialias=True, align_corners=False)
+            cut = torch.cat([whole[:, None], tiles(pixels, side)], dim=1)
             return self.model.encode_image(cut.flatten(0, 1)).view(*cut.shape[:2], -1)  # type: ignore[no-any-return]
         cells = self.local(pixels)  # (N, h, w, D)
         step = spec.size / cells.shape[1]
-        return windows(cells, max(1, round(spec.window / step)), max(1, round(spec.stride / step)))
+        parts = windows(cells, max(1, round(spec.window / step)), max(1, round(spec.stride / step)))
+        return torch.cat([cells.mean(dim=(1, 2), keepdim=True)[:, 0].to(parts.dtype), parts], dim=1)
 
     def renderer_of(self, spec: AnySpec) -> Renderer | None:
         """What makes a spec's pixels where the image tower is."""
