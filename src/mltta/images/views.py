@@ -144,7 +144,7 @@ class ViewSpec:
 
 @dataclass(frozen=True)
 class LocalSpec:
-    """Views that one pass gives: the mean of the map of a larger input, then windows of it.
+    """Views that one pass gives: the mean of the map of a larger input, those of its quarters, then windows of it.
 
     Before them stands the clean view, which takes a pass of its own, unless it is left out.
 
@@ -160,6 +160,8 @@ class LocalSpec:
     # what the other kind of views can be
     augmix: ClassVar[bool] = False
     generated: ClassVar[str] = ""
+    #: rows that show more than a window: the whole and its quarters
+    PARTS: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         for name in ("size", "window", "stride"):

@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from mltta.images.views import AnySpec
+from mltta.images.views import AnySpec, LocalSpec
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import Config, Rule, local_spec
 from mltta.model.encoded import Encoded
-
-#: words are compared in pieces of so many similarities
-AT_ONCE = 2**26
 
 
 @dataclass(frozen=True)
 class AutoConfig(Config):
     """One set of constants for every dataset, list and backbone; docs/auto.md says where each comes from."""
 
-    #: "fast" looks once, at 10/7 of the model's own size, "best" a second time at 16/7
+    #: "fast" looks once, at 10/7 of the model's own size, "best" a second time, at 16/7
     effort: Literal["fast", "best"] = "best"
-    #: what the words of the background weigh beside the labels asked for
+    #: what a word of the background weighs beside a label's 1
     background: float = 0.1
-    #: log-odds of a label: of its share of the confident views, of its share of similar captions, and the rest
-    of_views: float = 0.85
-    of_captions: float = 0.5
-    offset: float = 1.0
-    #: keeps a label that captions hardly name from a veto
-    least_share: float = 0.003
+    #: the power of what captions say; a share that every label has; and that of one which no caption names
+    votes: float = 0.5
+    least_vote: float = 0.003
+    unheard: float = 0.1
+    #: where captions speak less than this of the best label of the list, all of them are less likely
+    silence: float = 0.2
+    #: a label of a list of C has so many rivals beside the background: 1 + min(C, longest) / length
+    length: float = 10.0
+    longest: int = 100
+    #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted, so that scores are right as often as they say
+    slope: float = 0.75
+    bend: float = 0.42
+    knee: float = -3.0
+    offset: float = 0.8
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         near = local_spec(side, 10 / 7, window=3, stride=1, clean=False)
@@ -40,12 +46,19 @@ class AutoConfig(Config):
         return {
             **super().rules(),
             "background": (lambda: self.background >= 0, "0 or more"),
-            "least_share": (lambda: self.least_share > 0, "a share above 0"),
+            "votes": (lambda: self.votes >= 0, "0 or more"),
+            "least_vote": (lambda: 0 < self.least_vote <= 1, "a share above 0, up to 1"),
+            "unheard": (lambda: 0 <= self.unheard <= 1, "a share from 0 to 1"),
+            "silence": (lambda: 0 < self.silence <= 1, "a share above 0, up to 1"),
+            "length": (lambda: self.length > 0, "a number above 0"),
+            "longest": (lambda: self.longest >= 1, "at least 1"),
+            "slope": (lambda: self.slope > 0, "a number above 0"),
+            "bend": (lambda: self.bend >= 0, "0 or more"),
         }
 
 
 @register(
-    "auto", "local views, synonyms, a background of everyday words and captions: all labels, a few passes"
+    "auto", "the default: windows of the feature map, synonyms, everyday words beside the labels, captions"
 )
 class Auto(Method):
     """Every window of the feature map says what it shows; the sure ones count, and captions are heard. Ours, no paper.
@@ -61,28 +74,26 @@ class Auto(Method):
     def __init__(self, problem: Problem, config: AutoConfig):
         super().__init__(problem, config)
         assert problem.words is not None  # made because of ``uses_words``
-        self.words = problem.words
-        self.captions = problem.captions
+        self.words, self.captions = problem.words, problem.captions
 
     @property
     def emits(self) -> Emits:
         return "odds"
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        views = [encoded.features(spec) for spec in self.needs]  # each (B, 1 + L, D), the whole first
-        shares = torch.stack([self.sure_share(scale[:, 1:]) for scale in views]).mean(dim=0)  # (B, C)
-        return {"view": self.odds(shares, self.heard(views[0][:, 0]))}
+        scales = [encoded.features(spec) for spec in self.needs]  # each (B, 5 + L, D)
+        shares = [self.sure_share(views[:, LocalSpec.PARTS :]) for views in scales]
+        evidence = self.evidence(torch.stack(shares).mean(dim=0), self.heard(scales[0][:, : LocalSpec.PARTS]))
+        return {"view": self.odds(evidence)}
 
     def posterior(self, views: Tensor) -> Tensor:
-        """What each view (..., D) shows: shares (..., C) of the labels' words among those and the background."""
-        w, c = self.words, self.config
+        """What each view (..., D) shows: the shares (..., C) of the labels, among them and the background."""
+        words, scale = self.words, self.logit_scale
         # the constant keeps exponentials in range, and cancels
-        label = (self.logit_scale * (views @ w.features.T - 0.5)).exp() * w.share
-        mass = torch.zeros(*views.shape[:-1], len(self.text), device=views.device).index_add_(
-            -1, w.owner, label
-        )
-        other = (self.logit_scale * (views @ w.background.T - 0.5)).exp().sum(dim=-1, keepdim=True)
-        return mass / (mass.sum(dim=-1, keepdim=True) + c.background * other).clamp(min=1e-30)
+        label = (scale * (views @ words.features.T - 0.4)).exp() * words.share
+        mass = views.new_zeros(*views.shape[:-1], len(self.text)).index_add_(-1, words.owner, label)
+        other = (scale * (views @ words.background.T - 0.4)).exp().sum(dim=-1, keepdim=True)
+        return mass / (mass.sum(dim=-1, keepdim=True) + self.config.background * other).clamp(min=1e-30)
 
     def sure_share(self, views: Tensor) -> Tensor:
         """The posterior (B, C) of the views (B, L, D) of one scale; a view weighs as much as it is sure of a label."""
@@ -90,14 +101,26 @@ class Auto(Method):
         weight = p.amax(dim=-1, keepdim=True)
         return (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
 
-    def heard(self, whole: Tensor) -> Tensor | None:
-        """The share (B, C) of captions that name each label, by their likeness to the whole image (B, D)."""
-        return None if self.captions is None else self.captions.shares(whole, self.logit_scale)
+    def heard(self, parts: Tensor) -> Tensor | None:
+        """The share (B, C) of captions that name each label, by likeness to the whole and its quarters (B, 5, D)."""
+        if self.captions is None:
+            return None
+        flat = self.captions.shares(parts.flatten(0, 1), self.logit_scale)
+        return flat.view(*parts.shape[:2], -1).mean(dim=1)
 
-    def odds(self, shares: Tensor, heard: Tensor | None) -> Tensor:
+    def evidence(self, shares: Tensor, heard: Tensor | None) -> Tensor:
+        """Evidence (B, C), a logarithm, from what views and captions say of each label."""
+        c = self.config
+        z = shares.clamp(min=1e-7).log() + math.log(1 + min(shares.shape[-1], c.longest) / c.length)
+        if heard is None or self.captions is None:
+            return z + c.votes * math.log(c.unheard + c.least_vote)
+        named = self.captions.spoken_of
+        heard = heard.where(named, c.unheard)
+        z = z + c.votes * (heard + c.least_vote).log()
+        silence = ((heard.amax(dim=-1, keepdim=True) + c.least_vote) / c.silence).clamp(max=1).log()
+        return z + silence.where(named, 0.0)
+
+    def odds(self, evidence: Tensor) -> Tensor:
         """Log-odds (B, C) that each label is there."""
         c = self.config
-        odds = c.of_views * shares.clamp(min=1e-7).log() + c.offset
-        if heard is not None:
-            odds = odds + c.of_captions * (heard + c.least_share).log()
-        return odds
+        return c.slope * evidence + c.bend * (evidence - c.knee).clamp(min=0) + c.offset

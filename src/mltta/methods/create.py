@@ -40,8 +40,8 @@ def create_method(
         backbone: the frozen model; learned prompts that it reads start the context (``with_prompts``).
         labels: anything ``LabelSet.of`` takes.
         template: prompt with one {}, by default the method's own; the words in front of it start the context. Or
-            several prompts, or the name of a set, "openai" or "simple": a label's feature is then their mean, for methods that
-            tune no context.
+            several prompts, or the name of a set, "openai" or "simple": a label's feature is then their mean, for
+            methods that tune no context.
         descriptions: sentences by label, or a JSON file of them, that join the mean; see ``load_descriptions``.
         captions: a caption base of this backbone; by default the one that ships with the package. Labels that
             no caption mentions get composed ones. Or captions labelled already, for these labels. False: none, for the
