@@ -32,7 +32,7 @@ class AutoConfig(Config):
     #: a label of a list of C has so many rivals beside the background: 1 + min(C, longest) / length
     length: float = 10.0
     longest: int = 100
-    #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted, so that scores are right as often as they say
+    #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
     slope: float = 0.74
     bend: float = 0.44
     knee: float = -3.0
@@ -102,7 +102,7 @@ class Auto(Method):
         return (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
 
     def heard(self, parts: Tensor) -> Tensor | None:
-        """The share (B, C) of captions that name each label: half by the whole image, half by its quarters (B, 5, D)."""
+        """The share (B, C) of captions that name each label: half by the whole, half by its quarters (B, 5, D)."""
         if self.captions is None:
             return None
         heard = self.captions.shares(parts.flatten(0, 1), self.logit_scale).view(*parts.shape[:2], -1)
