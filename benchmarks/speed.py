@@ -116,9 +116,10 @@ def settle(method: Method) -> None:
 
 
 def clock(device: torch.device, work: Callable[[], object], repeat: int = 1) -> float:
-    """Milliseconds that one call takes, after one that does not count."""
+    """Milliseconds that one call takes, after some that do not count: kernels are chosen and graphs recorded in them."""
     sync = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    work()
+    for _ in range(5 if device.type == "cuda" and repeat > 1 else 1):
+        work()
     sync()
     start = time.perf_counter()
     for _ in range(repeat):
