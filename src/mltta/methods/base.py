@@ -139,6 +139,10 @@ class Method(ABC):
         """Scores (B, C), float32, higher is more present."""
         return self.merge(self.branches(encoded))
 
+    def where(self, encoded: Encoded) -> Tensor | None:
+        """How much each part of an image speaks for each label, (B, C, H, W), if the method can tell."""
+        return None
+
     def views(self, encoded: Encoded) -> Views:
         """The needed views, one spec after another; view 0 is the clean one."""
         backbone = self.problem.backbone
@@ -165,6 +169,17 @@ def branch_probabilities(branches: Tensor, emits: str = "logits") -> Tensor:
     return (
         mean.softmax(dim=-1) if emits == "logits" else mean / mean.sum(dim=-1, keepdim=True).clamp(min=1e-12)
     )
+
+
+def z_scores(scores: Tensor) -> Tensor:
+    """Scores (N, C) less their image's mean, over its standard deviation (SPARC's first step).
+
+    One label alone has nothing to be compared with and keeps its score.
+    """
+    if scores.shape[-1] == 1:
+        return scores
+    spread = scores.std(dim=-1, keepdim=True).clamp(min=1e-12)
+    return (scores - scores.mean(dim=-1, keepdim=True)) / spread
 
 
 #: all that an online method remembers: tensors by name, so that it can be saved
