@@ -82,7 +82,7 @@ class Tagger:
         """Args:
         model: a name, or a backbone from ``load_backbone``, which takes weights, device, precision and prompts.
         labels: by default COCO's 80; a list, a mapping to synonyms, "voc" / "coco" / "nuswide", or a label file.
-        method: how to adapt; ``list_methods()``.
+        method: how to adapt; ``list_methods()``, or a file of your own, "my_method.py".
         captions: a caption base, its folder, "hf-hub:ORG/NAME", or a file of captions that ``read_texts`` takes.
         template: one prompt template, several, or the name of a set; only "clip" and other methods that tune no
             prompt take several.

@@ -44,7 +44,10 @@ def tag(
     ] = "coco",
     model: options.Model = None,
     weights: options.Weights = None,
-    method: Annotated[str, typer.Option(help="How to adapt; `mltta methods` lists them.")] = "ml-tta",
+    method: Annotated[
+        str,
+        typer.Option(help="How to adapt: one that `mltta methods` lists, or your own file, my_method.py."),
+    ] = "ml-tta",
     preset: options.Preset = "paper",
     option: options.Settings = None,
     captions: options.Captions = None,
