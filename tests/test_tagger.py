@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mltta import Tagger, load_backbone
+from mltta import Execution, Tagger, load_backbone
 from mltta.errors import ConfigError, ImageError, LabelError, WeightsError
 from tests import golden_data as golden
 
@@ -73,15 +73,15 @@ def test_scores_are_identical_to_the_last_bit_in_any_batch_folder_or_order(tagge
     elsewhere.parent.mkdir()
     shutil.copy(folder / "a.png", elsewhere)
     assert list(tagger(elsewhere)) == alone["a.png"]
-    fresh = Tagger(golden.backbone("vit"), LABELS, batch_size=7)
+    fresh = Tagger(golden.backbone("vit"), LABELS, execution=Execution(batch_size=7))
     everything = {tags.image.removeprefix(f"{folder}/"): list(tags) for tags in fresh(folder)}
     assert everything == alone | {"other/name.png": alone["a.png"]}
 
 
 ANOTHER_RUN = """
 import json, sys
-from mltta import Tagger
-tagger = Tagger(None, {labels!r}, weights={weights!r}, quick_gelu=True, device="cpu")
+from mltta import Tagger, load_backbone
+tagger = Tagger(load_backbone(None, {weights!r}, quick_gelu=True, device="cpu"), {labels!r})
 print(json.dumps(list(tagger(sys.argv[1]))))
 """
 
