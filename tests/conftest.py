@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 os.environ.setdefault("MLTTA_CACHE", str(Path(tempfile.gettempdir()) / f"mltta-tests-{getpass.getuser()}"))
+settings.register_profile("any machine", deadline=None)  # a busy one is no failure
+settings.load_profile("any machine")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -83,6 +84,12 @@ def test_each_room_knows_only_rooms_above_it():
     for name, known in MAY_KNOW.items():
         assert set(known.split()) <= set(above), f"{name} is allowed rooms that do not stand above it"
         above.append(name)
+
+
+def test_the_architecture_lists_the_rooms_in_this_order():
+    page = (ROOT.parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", page, re.MULTILINE)
+    assert listed == [*MAY_KNOW, "accelerate", "assets"]
 
 
 def test_every_module_is_in_a_room():
