@@ -131,8 +131,8 @@ def test_windows_are_means_of_squares_row_by_row():
 def test_tiles_cover_an_input_evenly():
     pixels = torch.arange(512.0).expand(1, 3, 512, 512)
     found = tiles(pixels, 224)
-    assert found.shape == (1, 9, 3, 224, 224)
-    assert [int(x) for x in found[0, :3, 0, 0, 0]] == [0, 144, 288]
+    assert found.shape == (1, 3, 3, 3, 224, 224)
+    assert [int(x) for x in found[0, 0, :, 0, 0, 0]] == [0, 144, 288]
     assert tiles(pixels[..., :224, :224], 224).shape[1] == 1
 
 
@@ -144,8 +144,11 @@ def test_local_views_follow_the_clean_one_and_are_windows_of_the_map():
         want = F.normalize(windows(cells, 3, 1), dim=-1)[0]
     encoded = encode_images(backbone, [image], [spec])
     found = encoded.features(spec)[0]
-    assert len(found) == 1 + 64
-    torch.testing.assert_close(found[1:], want, atol=2e-3, rtol=0)
+    assert len(found) == 1 + 5 + 64
+    torch.testing.assert_close(found[6:], want, atol=2e-3, rtol=0)
+    quarters = [cells[0, y : y + 5, x : x + 5].mean(dim=(0, 1)) for y in (0, 5) for x in (0, 5)]
+    want = F.normalize(torch.stack([cells[0].mean(dim=(0, 1)), *quarters]), dim=-1)
+    torch.testing.assert_close(found[1:6], want, atol=2e-3, rtol=0)
     torch.testing.assert_close(found[:1], encoded.features(ViewSpec(count=1))[0])
     alone = encode_images(backbone, [image], [LocalSpec(320, 96, 32, clean=False)])
     torch.testing.assert_close(alone.features(LocalSpec(320, 96, 32, clean=False))[0], found[1:])

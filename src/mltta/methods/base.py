@@ -17,10 +17,14 @@ from mltta.methods.config import Config
 from mltta.methods.plugins import load_installed, method_in_file
 from mltta.model.encoded import Encoded, Views
 from mltta.model.label_encoder import LabelEncoder
+from mltta.model.prompts import DEFAULT_TEMPLATE
 
 if TYPE_CHECKING:
+    from mltta.methods.words import Words
     from mltta.model.backbone import Backbone
 
+#: what a method's branches are: logits that compete over the labels, probabilities that do, or log-odds of each label
+Emits = Literal["logits", "probabilities", "odds"]
 #: how the scores of a method's branches become one
 Merging = Literal["sum", "minmax"]
 
@@ -45,6 +49,7 @@ class Problem:
     captions: LabelledCaptions | None = None
     teacher: Teacher | None = None
     backbone: Backbone | None = None
+    words: Words | None = None
 
 
 class Method(ABC):
@@ -57,6 +62,10 @@ class Method(ABC):
     uses_captions: ClassVar[bool] = False
     #: whether the method tunes the context in front of the labels
     tunes_context: ClassVar[bool] = False
+    #: whether the method looks for synonyms too, and compares labels with a background of everyday words
+    uses_words: ClassVar[bool] = False
+    #: the prompt template, or set of them, that it is used with unless told otherwise
+    default_template: ClassVar[str] = DEFAULT_TEMPLATE
     #: whether the method asks a second model
     uses_teacher: ClassVar[bool] = False
     #: whether the method asks for the pixels of views again; then Encoded must be able to render them
@@ -110,7 +119,7 @@ class Method(ABC):
         return ["view"]
 
     @property
-    def emits(self) -> Literal["logits", "probabilities"]:
+    def emits(self) -> Emits:
         """What the branches are."""
         return "logits"
 
@@ -150,8 +159,10 @@ def merge_branches(branches: Tensor, how: str = "sum") -> Tensor:
 
 
 def branch_probabilities(branches: Tensor, emits: str = "logits") -> Tensor:
-    """Softmax (N, C) over the labels of the mean of the branches (N, branches, C)."""
+    """Softmax (N, C) over the labels of the mean of the branches (N, branches, C); of log-odds each label's own."""
     mean = branches.mean(dim=1)
+    if emits == "odds":
+        return mean.sigmoid()
     return (
         mean.softmax(dim=-1) if emits == "logits" else mean / mean.sum(dim=-1, keepdim=True).clamp(min=1e-12)
     )
