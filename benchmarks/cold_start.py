@@ -30,11 +30,11 @@ def main() -> None:
     parser.add_argument("--photo", type=Path, default=Path("examples/photos/cat.jpg"))
     parser.add_argument("--repeat", type=int, default=3)
     args = parser.parse_args()
-    tag = [sys.executable, "-m", "mltta.cli", "tag", str(args.photo)]
+    tag = [sys.executable, "-m", "mltta", "tag", str(args.photo)]
     commands = {
         "import open_clip": [sys.executable, "-c", "import open_clip"],
         "tag, --method clip": [*tag, "--method", "clip"],
-        "tag, all 64 views": tag,
+        "tag, all 64 views": [*tag, "--method", "ml-tta"],
     }
     base = None
     for name, command in commands.items():

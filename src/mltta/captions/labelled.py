@@ -25,7 +25,7 @@ PER_LABEL, COMPOSED_AT_MOST = 16, 8192
 # Pairs of a caption and a label that are added up at once.
 PAIRS_AT_ONCE = 2**18
 
-_lately: deque[tuple[tuple[LabelSet, str, str, str, bool], LabelledCaptions]] = deque(maxlen=4)
+_lately: deque[tuple[tuple[LabelSet, str, str, str, str, bool], LabelledCaptions]] = deque(maxlen=4)
 
 
 class LabelledCaptions:
@@ -128,7 +128,8 @@ def label_captions(
             depend on the rest of the list.
     """
     base.check_backbone(backbone)
-    wanted = (labels, base.digest, backbone.text_fingerprint, str(backbone.device), apart)
+    tricks = ",".join(sorted(backbone.acceleration.tricks))  # they choose the search
+    wanted = (labels, base.digest, backbone.text_fingerprint, str(backbone.device), tricks, apart)
     for key, found in _lately:
         if key == wanted:
             return found
