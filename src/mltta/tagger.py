@@ -89,7 +89,7 @@ class Tagger:
         """Args:
         model: a name, or a backbone from ``load_backbone``, which takes weights, device, precision and prompts.
         labels: by default COCO's 80; a list, a mapping to synonyms, "voc" / "coco" / "nuswide", or a label file.
-        method: how to look, or to adapt; ``list_methods()``.
+        method: how to look, or to adapt; ``list_methods()``, or a file of your own, "my_method.py".
         captions: a caption base, its folder, "hf-hub:ORG/NAME", or a file of captions that ``read_texts`` takes;
             False: none, for a method that can do without.
         template: one prompt template, several, or the name of a set, by default the method's own; only methods that

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -47,6 +48,8 @@ def root(
 
 def main() -> None:
     """Run the command line; our own errors become one line and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        _print_anything(stream)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("mltta").setLevel(logging.INFO)
     try:
@@ -57,3 +60,12 @@ def main() -> None:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         sys.exit(130)
+
+
+def _print_anything(stream: TextIO) -> None:
+    """Let a stream of another encoding than UTF-8, as on Windows, take bars and the labels of any language."""
+    if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+        if stream.isatty():
+            stream.reconfigure(errors="replace")
+        else:
+            stream.reconfigure(encoding="utf-8")

@@ -45,7 +45,10 @@ def tag(
     model: options.Model = None,
     weights: options.Weights = None,
     method: Annotated[
-        str, typer.Option(help="How to look, or to adapt; `mltta methods` lists them.")
+        str,
+        typer.Option(
+            help="How to look, or adapt: one that `mltta methods` lists, or your own file, my_method.py."
+        ),
     ] = "auto",
     preset: options.Preset = "paper",
     option: options.Settings = None,

@@ -14,6 +14,7 @@ from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
 from mltta.images.views import AnySpec
 from mltta.methods.config import Config
+from mltta.methods.plugins import load_installed, method_in_file
 from mltta.model.encoded import Encoded, Views
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.prompts import DEFAULT_TEMPLATE
@@ -230,12 +231,20 @@ def register(name: str, summary: str) -> Callable[[M], M]:
 
 
 def method_class(name: str) -> type[Method]:
-    """The class registered under a name."""
+    """The class registered under a name, or by a user's own file: ``my_method.py``, ``my_method.py:name``."""
     if name not in _REGISTRY:
-        raise ConfigError(f"no method {name!r}; there are {', '.join(list_methods())}")
+        found = method_in_file(name, _REGISTRY)
+        if found is not None:
+            return found
+        load_installed(_REGISTRY)
+    if name not in _REGISTRY:
+        raise ConfigError(
+            f"no method {name!r}; there are {', '.join(list_methods())}, or give a file, my_method.py"
+        )
     return _REGISTRY[name]
 
 
 def list_methods() -> list[str]:
-    """Names of all registered methods."""
+    """Names of all registered methods, those of installed packages too."""
+    load_installed(_REGISTRY)
     return sorted(_REGISTRY)
