@@ -36,7 +36,6 @@ from mltta.captions.labelled import LabelledCaptions
 from mltta.data import Dataset
 from mltta.evaluation.evaluate import evaluate
 from mltta.images.views import AnySpec, ViewSpec, render_views
-from mltta.methods.base import Method
 from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
@@ -117,7 +116,7 @@ def settle(method: Method) -> None:
 
 
 def clock(device: torch.device, work: Callable[[], object], repeat: int = 1) -> float:
-    """Milliseconds that one call takes, after some that do not count: kernels are chosen and graphs recorded in them."""
+    """Milliseconds that one call takes, after some that do not count: kernels are chosen, graphs recorded."""
     sync = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     for _ in range(5 if device.type == "cuda" and repeat > 1 else 1):
         work()

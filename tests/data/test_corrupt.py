@@ -54,7 +54,9 @@ def dataset() -> Dataset:
 @pytest.mark.parametrize("path", PHOTOS, ids=lambda path: path.stem)
 def test_fog_leaves_a_share_of_all_edges_that_falls_with_severity(path, severity):
     clean = load_image(path)
-    before, after = (np.diff(pixels(image).mean(2)) for image in (clean, corrupt_image(clean, "fog", severity)))
+    before, after = (
+        np.diff(pixels(image).mean(2)) for image in (clean, corrupt_image(clean, "fog", severity))
+    )
     kept = (before * after).sum() / (before * before).sum()
     assert kept == pytest.approx(1 / (1 + FOG[severity - 1][0]), abs=0.005)
 

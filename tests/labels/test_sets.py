@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mltta.errors import LabelError
-from mltta.labels import BUILT_IN, LabelSet
+from mltta.labels import LabelSet
 
 
 @pytest.mark.parametrize(("name", "size"), [("voc", 20), ("coco", 80), ("nuswide", 81)])

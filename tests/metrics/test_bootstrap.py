@@ -7,8 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from mltta import metrics
-from mltta.metrics import bootstrap_map, interval, mean_average_precision, paired_difference
+from mltta.metrics import bootstrap, bootstrap_map, interval, mean_average_precision, paired_difference
 from mltta.metrics.ranking import Ranked
 
 
