@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Model = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, or a folder."
+        "--model", "-m", help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, hf-hub:ORG/NAME[@REV], or a folder."
     ),
 ]
 Weights = Annotated[str | None, typer.Option(help="A pretrained tag or a local weights file.")]
@@ -104,6 +104,12 @@ AllowTorchscript = Annotated[
     bool,
     typer.Option("--allow-torchscript", help="Open OpenAI's original .pt archive, which is a program."),
 ]
+AllowRemoteCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-remote-code", help="Run the Python that a model folder's or repository's tokenizer brings."
+    ),
+]
 
 
 def _tell_more(asked: bool) -> None:
@@ -136,6 +142,7 @@ def open_backbone(
     prompts: str | None = None,
     dtype: str | None = None,
     accelerate: str | None = None,
+    allow_remote_code: bool = False,
 ) -> Backbone:
     """The model that the options name, the embedded one when they name none."""
     from mltta.model.load import load_backbone
@@ -147,6 +154,7 @@ def open_backbone(
         image_dtype=dtype,
         quick_gelu=quick_gelu,
         allow_torchscript=allow_torchscript,
+        allow_remote_code=allow_remote_code,
         prompts=prompts,
         accelerate=accelerate,
     )

@@ -1,0 +1,84 @@
+"""Files written whole or not at all: beside the old one, then renamed over it. A kill leaves the old or the new."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import platform
+import re
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_number = itertools.count()
+#: this machine, as the names of unfinished files say it: the process numbers of another mean nothing here
+_MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
+_UNFINISHED = re.compile(r"\.part-([0-9a-f]{8})-(\d+)-\d+$")
+#: seconds after which an unfinished file of another machine is nobody's any more
+_ABANDONED = 24 * 3600.0
+
+
+def write(file: Path, content: bytes, *, durable: bool = True) -> None:
+    """Put content in a file's place in one step; raises OSError and leaves what was there when it cannot.
+
+    Args:
+        durable: wait until the disk has it, so that even a power cut leaves the old or the new.
+    """
+    with replacing(file, durable=durable) as part:
+        part.write_bytes(content)
+
+
+@contextmanager
+def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
+    """A path to write to; when the block ends well, what was written there is in the file's place."""
+    if file.exists() and not file.is_file():  # a device or a pipe has no place to be renamed into
+        yield file
+        return
+    file = file.resolve() if file.is_symlink() else file
+    for old in _unfinished(file):
+        if _nobodys(old):
+            old.unlink(missing_ok=True)
+    part = file.with_name(f"{_stem(file)}.part-{_MACHINE}-{os.getpid()}-{next(_number)}")
+    try:
+        yield part
+        if durable:
+            with part.open("rb+") as written:
+                os.fsync(written.fileno())
+        part.replace(file)
+    except BaseException:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise
+
+
+def _stem(file: Path) -> str:
+    """Hidden, and short enough to leave room for what follows it."""
+    return "." + file.name.encode(errors="surrogateescape")[:150].decode(errors="ignore")
+
+
+def _unfinished(file: Path) -> list[Path]:
+    """What earlier writers of this file have left behind, or are writing now."""
+    try:
+        with os.scandir(file.parent) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(_stem(file) + ".part-")]
+    except OSError:
+        return []
+    return [file.with_name(name) for name in names if _UNFINISHED.search(name)]
+
+
+def _nobodys(part: Path) -> bool:
+    """Whether the process that was writing it has ended."""
+    found = _UNFINISHED.search(part.name)
+    if found is None:
+        return False
+    try:
+        if found[1] != _MACHINE:
+            return time.time() - part.stat().st_mtime > _ABANDONED
+        os.kill(int(found[2]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
