@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from mltta.errors import MlttaError
 from mltta.evaluation.records import Record
-from mltta.evaluation.results import Result, ResultWriter, find_results
+from mltta.evaluation.results import Result, find_results
+from mltta.evaluation.writing import ResultWriter
 
 RUN = {"method": "made-up", "settings": {}, "teacher": None, "merge": "sum", "emits": "logits"}
 TARGETS = np.random.default_rng(0).integers(0, 2, (6, 3)).astype(np.int8)

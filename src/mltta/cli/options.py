@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 Model = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, hf-hub:ORG/NAME[@REV], or a folder."
+        "--model",
+        "-m",
+        help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, hf-hub:ORG/NAME[@REVISION], or a folder.",
     ),
 ]
 Weights = Annotated[str | None, typer.Option(help="A pretrained tag or a local weights file.")]

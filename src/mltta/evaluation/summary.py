@@ -27,6 +27,7 @@ from mltta.metrics import (
 )
 from mltta.model.prompts import DEFAULT_TEMPLATE
 from mltta.report.tables import Cell, Row, Table
+from mltta.storage import atomic
 
 
 class Summary:
@@ -117,7 +118,11 @@ class Summary:
     def save(self) -> None:
         """Write summary.json beside the scores."""
         text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        (self.result.folder / "summary.json").write_bytes(text.encode(errors="backslashreplace"))
+        file = self.result.folder / "summary.json"
+        try:
+            atomic.write(file, text.encode(errors="backslashreplace"), durable=False)
+        except OSError as error:
+            raise MlttaError(f"{file} cannot be written: {error.strerror}") from error
 
 
 @dataclass(frozen=True)

@@ -280,7 +280,9 @@ def build(config: FolderConfig, weights: Path, numbers: int | None) -> Any:
             f"{config.least_numbers():,}: they do not belong together"
         )
     said = {"model_cfg": config.model, "preprocess_cfg": config.preprocess}
-    with tempfile.TemporaryDirectory() as clean:  # open_clip reads the checked settings, and nothing beside them
+    with (
+        tempfile.TemporaryDirectory() as clean
+    ):  # open_clip reads the checked settings, and nothing beside them
         (Path(clean) / CONFIG).write_text(json.dumps(said), encoding="utf-8")
         model = open_clip.create_model(f"local-dir:{clean}", load_weights=False, pretrained_text=False)
     load_checkpoint(model, str(weights), strict=True, weights_only=True)
@@ -320,5 +322,3 @@ def check_sums(folder: Path) -> None:
             raise WeightsError(f"{folder / name} is damaged: install mltta, or get the model, again")
     if not whole:
         raise WeightsError(f"{file} is damaged: install mltta, or get the model, again")
-
-

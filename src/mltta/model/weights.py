@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from mltta.errors import HubError, MlttaError, WeightsError
@@ -199,7 +200,8 @@ def count_numbers(path: Path) -> int | None:
 
     try:
         with safe_open(path, "pt") as file:
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+            return sum(int(math.prod(shape)) for shape in shapes)
     except Exception as error:
         raise WeightsError(f"{path} is not a weights file that can be read ({reason(error)})") from error
 
@@ -208,8 +210,8 @@ def check_numbers(loaded: Loaded) -> None:
     """Refuse a model with a number that is none, or a temperature beyond reason: every score would be one."""
     for name, value in loaded.model.state_dict().items():
         if value.is_floating_point() and value.numel():
-            low, high = value.detach().aminmax()
-            if not (low.isfinite() and high.isfinite()):
+            numbers = value.detach().cpu().float().numpy()
+            if not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
                 raise WeightsError(
                     f"the weights of {loaded.name} are damaged: {name} holds a value that is not a finite number"
                 )
@@ -236,8 +238,12 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
             f"{path.name} does not say which activation it was trained with, and the wrong one silently costs "
             "accuracy: pass --quick-gelu for OpenAI's weights, --no-quick-gelu for most others (LAION, DataComp)."
         )
-    if arch is None and folder_.FolderConfig(config, {}).least_numbers() > sum(v.numel() for v in state.values()):
-        raise WeightsError(f"{path} has the names of a CLIP model, but its tensors do not have the shapes of one")
+    if arch is None and folder_.FolderConfig(config, {}).least_numbers() > sum(
+        v.numel() for v in state.values()
+    ):
+        raise WeightsError(
+            f"{path} has the names of a CLIP model, but its tensors do not have the shapes of one"
+        )
     try:
         if arch is None:
             model: nn.Module = open_clip.CLIP(**config, quick_gelu=quick_gelu)

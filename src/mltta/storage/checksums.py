@@ -48,5 +48,5 @@ def of_tensors(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
     for name, tensor in sorted(tensors.items()):
         found = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), found)
         plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        found = zlib.crc32(memoryview(plain.numpy()), found)
+        found = zlib.crc32(plain.numpy().data, found)
     return f"{found:08x}"

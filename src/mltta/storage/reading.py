@@ -88,7 +88,9 @@ def read_bytes(path: Path, budget: int, error: type[MlttaError]) -> bytes:
     return content
 
 
-def parse_json(content: str | bytes, where: str | os.PathLike[str], error: type[MlttaError], todo: str) -> Any:
+def parse_json(
+    content: str | bytes, where: str | os.PathLike[str], error: type[MlttaError], todo: str
+) -> Any:
     """Parse JSON, however deep, long or wrong it is."""
     with reading(where, error, todo):
         return json.loads(content)
