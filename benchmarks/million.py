@@ -26,7 +26,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from mltta import LabelSet, create_method, load_backbone
+from mltta import Execution, LabelSet, create_method, load_backbone
 from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
 from mltta.data.dataset import Lazy
@@ -110,8 +110,7 @@ def measure(images: int, folder: Path) -> float:
         out=folder,
         captions=CaptionBase.build(CAPTIONS, backbone),
         cache=folder / "features",
-        batch_size=256,
-        workers=0,
+        execution=Execution(batch_size=256, workers=0),
         progress=progress,
     )
     if done.counts.cached != images:

@@ -15,11 +15,13 @@ from PIL import Image
 from mltta.data import Dataset
 from mltta.data.corrupt import CORRUPTIONS, MOTION, NOISE, QUALITY, corrupt, corrupt_image
 from mltta.errors import ConfigError, ImageError
+from mltta.evaluation.evaluate import _Photos
 from mltta.images.load import image_id, load_image
 from mltta.images.views import ViewSpec
 from mltta.labels import LabelSet
 from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.stream import feature_stream
+from mltta.pipeline.execution import Execution
+from mltta.pipeline.features import Pipeline
 from tests import golden_data as golden
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
@@ -204,18 +206,28 @@ def test_images_are_fetched_only_when_asked_for(dataset, tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_the_loader_of_an_evaluation_names_and_encodes_the_corrupted_pixels(dataset, tmp_path, workers):
+def test_an_evaluation_names_and_encodes_the_corrupted_pixels(dataset, tmp_path, workers):
     backbone, spec = golden.backbone("vit"), ViewSpec(count=1)
-    features = {}
+
+    def pipeline(data: Dataset) -> Pipeline:
+        return Pipeline(
+            backbone,
+            [spec],
+            execution=Execution(workers=workers),
+            cache=lambda spec: FeatureCache(backbone, spec, 0, tmp_path),
+            fetch=_Photos(data),
+        )
+
+    features, encoded = {}, []
     for data in (dataset, corrupt(dataset, "fog"), corrupt(dataset, "fog")):
-        caches = [FeatureCache(backbone, spec, 0, tmp_path)]
-        batches = list(feature_stream(data, np.arange(4), backbone, caches, workers=workers))
-        found = [item.features[spec] for batch in batches for item in batch]
+        through = pipeline(data)
+        found = [item.features[spec] for batch in through(range(4)) for item in batch]
+        encoded.append((through.counts.encoded, through.counts.cached))
         if data.name in features:  # a second time from the cache, under the same names
             assert all((a == b).all() for a, b in zip(found, features[data.name], strict=True))
         features[data.name] = found
-    assert len(caches[0]) == 8
+    assert encoded == [(4, 0), (4, 0), (0, 4)]
     assert all((a != b).any() for a, b in zip(features["toy-test"], features["toy-test-fog-3"], strict=True))
     broken = Dataset("broken", dataset.labels, ["x"], [tmp_path / "x.jpg"], dataset.targets[:1])
-    (items,) = feature_stream(corrupt(broken, "fog"), np.arange(1), backbone, caches, workers=workers)
-    assert "no such file" in next(iter(items[0].errors.values()))
+    ((item,),) = pipeline(corrupt(broken, "fog"))(range(1))
+    assert "no such file" in item.errors[spec]

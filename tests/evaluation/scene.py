@@ -19,8 +19,8 @@ from mltta.evaluation.results import Result
 from mltta.images.views import ViewSpec
 from mltta.labels import LabelSet
 from mltta.model.encoded import Encoded
-from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.stream import feature_stream, to_encoded
+from mltta.pipeline.execution import Execution
+from mltta.pipeline.features import encode_images
 from tests import golden_data as golden
 from tests.test_tagger import photo
 
@@ -57,10 +57,19 @@ def make_dataset(folder: Path, images: int = 9, first: int = 0, name: str = "toy
     return Dataset(name, LABELS, tuple(path.name for path in paths), paths, np.array(targets, np.int8))
 
 
-def run(dataset: Dataset, recipes: Sequence[Recipe | str], out: Path, **options: Any) -> Evaluation:
+def run(
+    dataset: Dataset,
+    recipes: Sequence[Recipe | str],
+    out: Path,
+    *,
+    batch_size: int | None = None,
+    workers: int = 0,
+    **options: Any,
+) -> Evaluation:
     """Evaluate with the tiny model, the features kept beside the results unless told otherwise."""
-    options = {"captions": captions(), "teacher": "self", "workers": 0, "cache": out / "features", **options}
-    return evaluate(dataset, golden.backbone("vit"), recipes, out=out, **options)
+    options = {"captions": captions(), "teacher": "self", "cache": out / "features", **options}
+    execution = Execution(batch_size=batch_size, workers=workers)
+    return evaluate(dataset, golden.backbone("vit"), recipes, out=out, execution=execution, **options)
 
 
 def bits(result: Result) -> dict[str, bytes]:
@@ -72,11 +81,8 @@ def bits(result: Result) -> dict[str, bytes]:
 
 def encoded(dataset: Dataset, spec: ViewSpec, seed: int = 0) -> Iterator[Encoded]:
     """The images one by one as an evaluation gives them to a method, without its machinery of results."""
-    backbone = golden.backbone("vit")
-    caches = [FeatureCache(backbone, spec, seed, keep=False)]
-    for items in feature_stream(dataset, np.arange(len(dataset)), backbone, caches, seed=seed):
-        for item in items:
-            yield to_encoded([item], dataset, backbone, seed)
+    for image in dataset.images:
+        yield encode_images(golden.backbone("vit"), [image], [spec], seed=seed)
 
 
 def shuffled(images: int, order: int) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from mltta.data.dataset import Lazy
-from mltta.evaluation import scoring as evaluator
+from mltta.evaluation import evaluate as evaluator
 from mltta.evaluation.recipes import Recipe
 from tests.evaluation.scene import EPISODIC, make_dataset, run
 

@@ -144,4 +144,4 @@ def test_scores_that_are_not_numbers_are_a_failed_image_and_not_a_table_of_nothi
 
     monkeypatch.setattr(Clip, "branches", spoilt)
     (result,) = run(good, ["clip"], tmp_path).results
-    assert set(result.failed.values()) == {"the method gave scores that are not numbers"}
+    assert result.failed == {id: f"{id}: its scores are not numbers, so it has none" for id in good.ids}

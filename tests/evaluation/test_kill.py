@@ -11,7 +11,7 @@ import pytest
 
 from mltta.cli.evaluate import tell
 from mltta.data.dataset import Lazy
-from mltta.evaluation import scoring as evaluator
+from mltta.evaluation import evaluate as evaluator
 from mltta.evaluation.results import Result, find_results
 from mltta.evaluation.summary import Summary
 from mltta.pipeline.cache import list_stores

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from mltta import create_method
-from mltta.evaluation import scoring as evaluator
+from mltta.evaluation import evaluate as evaluator
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.summary import comparison, lines
 from mltta.methods.base import OnlineMethod

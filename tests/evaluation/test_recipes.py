@@ -15,6 +15,7 @@ from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.summary import lines
 from mltta.model.learned_prompts import coop
 from mltta.model.maple import with_prompts
+from mltta.pipeline.execution import Execution
 from tests import golden_data as golden
 from tests.evaluation import scene
 from tests.evaluation.scene import LABELS, make_dataset, run
@@ -111,7 +112,13 @@ def test_a_run_that_differs_in_anything_has_a_result_of_its_own(photos, plain, w
         change.pop("backbone", golden.backbone("vit")),
         change.pop("recipe", Recipe("rlcf", FEW)),
     )
-    options = {"captions": scene.captions(), "teacher": "self", "workers": 0, "cache": False, **change}
+    options = {
+        "captions": scene.captions(),
+        "teacher": "self",
+        "cache": False,
+        "execution": Execution(workers=0),
+        **change,
+    }
     done = scene.evaluate(dataset, backbone, [recipe], out=out, **options)
     assert done.results[0].folder != before.folder
     assert done.resumed[recipe.key] == 0

@@ -23,14 +23,15 @@ from mltta.evaluation.writing import ResultWriter
 RUN = {"method": "made-up", "settings": {}, "teacher": None, "merge": "sum", "emits": "logits"}
 TARGETS = np.random.default_rng(0).integers(0, 2, (6, 3)).astype(np.int8)
 SCORES = np.random.default_rng(1).normal(size=(6, 2, 3)).astype(np.float32)
+SHOWN = np.random.default_rng(2).random((6, 3), np.float32)
 #: image 2 failed, and the records come in another order than the images
 RECORDS = [
     Record(index, f"bild {index} ü\n", error="no such file")
     if index == 2
-    else Record(index, f"bild {index} ü\n", SCORES[index], present=(index % 3,), ms=1.5)
+    else Record(index, f"bild {index} ü\n", SCORES[index], SHOWN[index], present=(index % 3,), ms=1.5)
     for index in (3, 0, 2, 5, 1, 4)
 ]
-ROW = 2 * 3 * 4
+ROW = (2 + 1) * 3 * 4
 
 
 def write(folder: Path, records=RECORDS) -> Path:
@@ -55,6 +56,7 @@ def check_whole(result: Result) -> None:
     assert result.failed == {"bild 2 ü\n": "no such file"}
     assert result.scored.tolist() == [0, 1, 3, 4, 5]
     np.testing.assert_array_equal(result.branches(), SCORES[[0, 1, 3, 4, 5]])
+    np.testing.assert_array_equal(result.shown(), SHOWN[[0, 1, 3, 4, 5]])
     np.testing.assert_array_equal(result.targets(), TARGETS[[0, 1, 3, 4, 5]])
     np.testing.assert_array_equal(result.present(), np.eye(3, dtype=bool)[[0, 1, 0, 1, 2]])
     assert os.path.getsize(result.folder / "scores.f32") == 5 * ROW

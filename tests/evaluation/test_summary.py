@@ -71,7 +71,7 @@ class Direct:
             votes = rule.votes(image.features(spec), captions, scale)
             present.append(rule.present(rule.evidence(method.probabilities(said), votes), votes))
             branches.append(said)
-        whole = {name: torch.cat([said[name] for said in branches]) for name in method.prompts}
+        whole = {name: torch.cat([said[name] for said in branches]) for name in method.branch_names}
         self.emits = method.emits
         self.raw = method.merge(whole).numpy()
         self.softmax = method.probabilities(whole).numpy()

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from mltta.images import augmix as room
-from mltta.images.augmix import OPERATIONS, augmix
+from mltta.images.augmix import AUGMIX_DRAWS, OPERATIONS, augmix, draw_plans
 from mltta.images.views import CLIP_MEAN, CLIP_STD
 
 
@@ -18,6 +18,11 @@ def picture(size: int = 224) -> Image.Image:
 
 def normalise(pixels: object) -> np.ndarray:
     return (np.asarray(pixels, np.float64) / 255 - CLIP_MEAN) / CLIP_STD
+
+
+def mixed(image: Image.Image, seed: int) -> np.ndarray:
+    """The mix that a generator's numbers plan."""
+    return augmix(image, draw_plans(np.random.default_rng(seed).random((1, AUGMIX_DRAWS))), 0)
 
 
 def naive_augmix(image: Image.Image, rng: np.random.Generator) -> np.ndarray:
@@ -38,7 +43,7 @@ def naive_augmix(image: Image.Image, rng: np.random.Generator) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_normalising_the_mix_equals_mixing_normalised_images(seed: int) -> None:
-    ours = normalise(augmix(picture(), np.random.default_rng(seed)))
+    ours = normalise(mixed(picture(), seed))
     expected = naive_augmix(picture(), np.random.default_rng(seed))
     np.testing.assert_allclose(ours, expected, atol=1e-5)
     assert np.abs(ours - normalise(picture())).max() > 1e-3
@@ -47,7 +52,7 @@ def test_normalising_the_mix_equals_mixing_normalised_images(seed: int) -> None:
 def test_the_mix_depends_on_its_stream_alone_and_leaves_the_image_as_it_was() -> None:
     image = picture()
     before = image.tobytes()
-    first, again, other = (augmix(image, np.random.default_rng(seed)) for seed in (3, 3, 4))
+    first, again, other = (mixed(image, seed) for seed in (3, 3, 4))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 1
     assert image.tobytes() == before
@@ -56,47 +61,32 @@ def test_the_mix_depends_on_its_stream_alone_and_leaves_the_image_as_it_was() ->
 def test_mixed_pixels_stay_between_black_and_white() -> None:
     extremes = Image.fromarray(np.random.default_rng(1).choice([0, 255], (64, 64, 3)).astype(np.uint8))
     for seed in range(20):
-        mixed = augmix(extremes, np.random.default_rng(seed))
-        assert mixed.dtype == np.float32
-        assert -1e-3 <= mixed.min() <= mixed.max() <= 255.001
+        pixels = mixed(extremes, seed)
+        assert pixels.dtype == np.float32
+        assert -1e-3 <= pixels.min() <= pixels.max() <= 255.001
 
 
-def test_weights_are_those_of_a_flat_dirichlet(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The chains become three flat colours, so that a black image shows (1 - m) * w in its channels.
-    colours = [Image.new("RGB", (1, 1), tuple(255 * np.eye(3, dtype=int)[j])) for j in range(3)]
-    rng, parts = np.random.default_rng(0), []
-    for _ in range(3000):
-        chains = iter(colours)
-        monkeypatch.setattr(room, "_chain", lambda image, rng, chains=chains: next(chains))
-        parts.append(augmix(Image.new("RGB", (1, 1)), rng)[0, 0] / 255)
-    total = np.sum(parts, axis=1)  # 1 - m, uniform
-    weights = parts / total[:, None]  # each Beta(1, 2): mean 1/3, variance 1/18
+def test_weights_are_those_of_a_flat_dirichlet() -> None:
+    shares = draw_plans(np.random.default_rng(0).random((3000, AUGMIX_DRAWS))).shares
+    total = shares[:, 1:].sum(1)  # 1 - m, uniform
+    weights = shares[:, 1:] / total[:, None]  # each Beta(1, 2): mean 1/3, variance 1/18
+    np.testing.assert_allclose(shares.sum(1), 1)
     np.testing.assert_allclose(np.quantile(total, [0.25, 0.5, 0.75]), [0.25, 0.5, 0.75], atol=0.03)
     np.testing.assert_allclose(weights.mean(0), 1 / 3, atol=0.02)
     np.testing.assert_allclose(weights.var(0), 1 / 18, atol=0.006)
 
 
-def test_chains_hold_one_to_three_operations_and_use_all_nine(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[int, float, int]] = []
-
-    def recorder(index: int) -> room.Operation:
-        def operation(image: Image.Image, level: float, sign: int) -> Image.Image:
-            calls.append((index, level, sign))
-            return image
-
-        return operation
-
-    monkeypatch.setattr(room, "OPERATIONS", tuple(recorder(index) for index in range(9)))
-    rng, lengths = np.random.default_rng(0), []
-    for _ in range(900):
-        before = len(calls)
-        room._chain(picture(4), rng)
-        lengths.append(len(calls) - before)
-    indices, levels, signs = map(np.array, zip(*calls, strict=True))
+def test_chains_hold_one_to_three_operations_and_use_all_nine() -> None:
+    plans = draw_plans(np.random.default_rng(0).random((300, AUGMIX_DRAWS)))
+    there = plans.operation >= 0
+    lengths = there.sum(2).ravel()
+    assert (there == (np.arange(3) < lengths.reshape(300, 3, 1))).all()  # a chain has no gaps
+    indices, levels, signs = plans.operation[there], plans.level[there], plans.sign[there]
     np.testing.assert_allclose(np.bincount(lengths, minlength=4) / 900, [0, 1 / 3, 1 / 3, 1 / 3], atol=0.05)
-    np.testing.assert_allclose(np.bincount(indices) / len(calls), 1 / 9, atol=0.03)
+    np.testing.assert_allclose(np.bincount(indices) / len(indices), 1 / 9, atol=0.03)
     assert 0.1 <= levels.min() < 0.11
     assert 0.99 < levels.max() < 1
+    assert set(signs.tolist()) == {-1, 1}
     assert abs(signs.mean()) < 0.1
 
 

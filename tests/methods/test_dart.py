@@ -19,7 +19,7 @@ from mltta.methods.base import Problem
 from mltta.methods.dart import DART, DARTConfig
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.model.vit import PromptedViT
+from mltta.model.vision_prompt import PromptedViT
 from tests import golden_data as golden
 
 LABELS = ["cat", "lamp", "book", "red bus", "bird"]

@@ -12,16 +12,16 @@ import torch
 from PIL import Image
 
 from benchmarks.text_tower import encode_text_with_context
-from mltta import LabelSet, Tagger, create_method
-from mltta.data import Dataset
+from mltta import Tagger, create_method
 from mltta.errors import ConfigError
 from mltta.images.views import CLIP_MEAN, CLIP_STD, ViewSpec, render_views
 from mltta.methods import difftpt
 from mltta.methods.difftpt import DiffTPTConfig
 from mltta.model.backbone import Backbone
+from mltta.model.encoded import Encoded
 from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.encode import encode, render
-from mltta.pipeline.stream import Counts, feature_stream
+from mltta.pipeline.features import Pipeline
+from mltta.pipeline.prepare import Photo
 from tests import golden_data as golden
 
 LABELS = ["cat", "dog", "boat", "lamp", "tree", "red bus", "child"]
@@ -107,11 +107,17 @@ def test_photos_score_as_a_twin_written_from_the_description_does(
     tuned, tune = [], difftpt.tune_context
     monkeypatch.setattr(difftpt, "tune_context", lambda *a, **k: tuned.append(tune(*a, **k)) or tuned[-1])
     images = [Image.open(tmp_path / f"{name}.png") for name in names]
-    shown = [
-        render(image, method.needs, backbone.preprocess, name=name)
-        for image, name in zip(images, names, strict=True)
-    ]
-    got = method(encode(backbone, shown))
+    # in float32: the pipeline rounds features to half precision, the twin does not
+    features = {
+        spec: torch.stack(
+            [
+                backbone.encode_images(render_views(image, spec, backbone.preprocess, name=name))
+                for image, name in zip(images, names, strict=True)
+            ]
+        )
+        for spec in method.needs
+    }
+    got = method(Encoded(features))
     twin, seen = Twin(backbone, **same), set()
     for i, name in enumerate(names):
         views = twin.look(tmp_path / f"{name}.png", made / name, method.needs[0])
@@ -178,15 +184,16 @@ def test_the_tagger_finds_generated_views_by_the_stem_of_a_file(tmp_path):
 def test_kept_features_belong_to_the_generated_files(tmp_path):
     photo(7).save(tmp_path / "x.png")
     generate(tmp_path / "made", "a/1", 4)
-    backbone, labels = golden.backbone("vit"), LabelSet.of(LABELS)
-    dataset = Dataset("some", labels, ("a/1",), [tmp_path / "x.png"], np.zeros((1, 7), np.int8))
+    backbone, image = golden.backbone("vit"), Photo(0, "a/1", tmp_path / "x.png", "a/1")
 
     def look(*specs: ViewSpec) -> tuple[int, dict[ViewSpec, torch.Tensor]]:
         """How many images were encoded, and the features."""
-        caches, counts = [FeatureCache(backbone, spec, folder=tmp_path / "cache") for spec in specs], Counts()
-        ((item,),) = feature_stream(dataset, np.arange(1), backbone, caches, counts=counts)
+        pipeline = Pipeline(
+            backbone, specs, cache=lambda spec: FeatureCache(backbone, spec, folder=tmp_path / "cache")
+        )
+        ((item,),) = pipeline([image])
         assert set(item.features) == set(specs)
-        return counts.encoded, item.features
+        return pipeline.counts.encoded, item.features
 
     crops, made = ViewSpec(count=5), ViewSpec(count=4, generated=str(tmp_path / "made"))
     encoded, first = look(crops, made)

@@ -24,10 +24,10 @@ from safetensors.torch import load_file, save_file
 import mltta.methods
 from mltta import create_method, list_methods
 from mltta.errors import ConfigError
-from mltta.images.views import render_views
 from mltta.methods import Method, OnlineMethod, State, base, method_class
 from mltta.model.encoded import Encoded
-from mltta.pipeline.encode import encode, render
+from mltta.pipeline.features import Pipeline
+from mltta.pipeline.prepare import Photo
 from tests import golden_data as golden
 
 
@@ -135,12 +135,9 @@ def test_a_thousand_labels_work(name):
 def test_a_constant_image_seen_three_times_gives_finite_scores(name, level):
     method, backbone = make(name), golden.backbone("vit")
     image = Image.new("RGB", (64, 48), (level,) * 3)
-    views = encode(backbone, [render(image, method.needs, backbone.preprocess, name="photo")] * 3)
-
-    def look(spec, preprocess, own):
-        return render_views(image, spec, preprocess, indices=own, name="photo")
-
-    images = Encoded({spec: views.features(spec) for spec in method.needs}, [look] * 3)
+    pipeline = Pipeline(backbone, method.needs)
+    photos = [item for batch in pipeline(Photo(i, "", image, "photo") for i in range(3)) for item in batch]
+    images = pipeline.encoded(photos)
     scores = method(images)
     assert scores.dtype == torch.float32
     assert scores.isfinite().all()
@@ -150,7 +147,7 @@ def test_a_constant_image_seen_three_times_gives_finite_scores(name, level):
 def test_scores_and_probabilities_are_made_of_the_branches_it_names(name):
     method = make(name)
     branches = method.branches(encoded(method, 3))
-    assert list(branches) == method.prompts
+    assert list(branches) == method.branch_names
     torch.testing.assert_close(method(encoded(method, 3)), method.merge(branches), atol=1e-4, rtol=0)
     torch.testing.assert_close(method.probabilities(branches).sum(dim=-1), torch.ones(3))
 

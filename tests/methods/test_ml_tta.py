@@ -14,7 +14,7 @@ from mltta.methods.base import Problem
 from mltta.methods.ml_tta import MLTTA, MLTTAConfig
 from mltta.methods.tuning import tune_context
 from mltta.metrics import mean_average_precision
-from mltta.model.encoded import Encoded
+from mltta.model.encoded import Encoded, Views
 from mltta.objectives import bind_labels, entropy, select_confident
 from tests import golden_data as golden
 
@@ -38,6 +38,14 @@ def released(case: str, **options) -> tuple[MLTTA, torch.Tensor]:
     return MLTTA(problem, config), views
 
 
+def tuned_on(
+    method: MLTTA, branch: str, views: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """The rows (B, R, D) that a prompt is tuned on, the caption whose labels each has, and which rows exist."""
+    caption, valid = method.labels_from(branch, method.retrieve(views))
+    return views if branch == "view" else method.captions.embeddings[caption], caption, valid
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_features_tokens_and_retrieval_equal_the_released_code(case):
     want = golden.tensors(case)
@@ -49,7 +57,7 @@ def test_features_tokens_and_retrieval_equal_the_released_code(case):
     found = method.captions.nearest(views, method.config.captions_per_view)[0]
     assert torch.equal(found[:, 0].int(), want["retrieved_idx"][:, 0])
     assert torch.equal(found.sort(-1).values.int(), want["retrieved_idx"].sort(-1).values)
-    _, caption, valid = method.rows("caption", views, method.retrieve(views))
+    caption, valid = method.labels_from("caption", method.retrieve(views))
     assert torch.equal(caption[valid].sort().values.int(), want["caption_idx_unique"])
 
 
@@ -58,7 +66,7 @@ def test_logits_binding_k_and_selection_equal_the_released_code(case):
     want = golden.tensors(case)
     method, views = released(case)
     for branch in ("view", "caption"):
-        rows, caption, valid = method.rows(branch, views, method.retrieve(views))
+        rows, caption, valid = tuned_on(method, branch, views)
         if valid is not None:  # the recording lists distinct captions by index
             order = caption[valid].argsort()
             rows, caption = rows[valid][order][None], caption[valid][order][None]
@@ -85,15 +93,16 @@ def test_loss_gradient_context_and_scores_equal_the_released_code(case, bind, ob
     }
     method, views = released(case, bind=bool(bind), objective=objective)
     for branch, suffix, lr in (("view", "", 1e-2), ("caption", "_neg", 1e-3)):
-        loss = method.loss(*method.rows(branch, views, method.retrieve(views)))
+        rows, *labels = tuned_on(method, branch, views)
+        loss = method.loss(*labels)
         features, pull_back = method.text.initial()
         leaf = features.clone().requires_grad_()
-        value = loss(leaf)
+        value = loss(leaf, rows)
         torch.testing.assert_close(value[0].detach(), want[f"loss_{branch}"].reshape(()), atol=2e-5, rtol=0)
         gradient = pull_back(torch.autograd.grad(value.sum(), leaf)[0])[0]
         reference = want[f"grad_ctx{suffix}"]
         assert (gradient - reference).abs().max() < 3e-4 * reference.abs().max()
-        context = tune_context(method.text, loss, 1, lr=lr)[0]
+        context = tune_context(method.text, Views(rows), loss, lr=lr)[0]
         torch.testing.assert_close(context, want[f"ctx{suffix}_after"], atol=5e-7, rtol=0)
     scores = method.branches(Encoded({ViewSpec(count=64): views}))
     for branch in ("view", "caption"):
@@ -112,9 +121,8 @@ def test_two_steps_select_again_and_equal_the_released_code(case):
     want = golden.tensors(case)
     method, views = released(case, steps=2)
     for branch, suffix, lr in (("view", "", 1e-2), ("caption", "_neg", 1e-3)):
-        context = tune_context(
-            method.text, method.loss(*method.rows(branch, views, method.retrieve(views))), 1, lr=lr, steps=2
-        )[0]
+        rows, *labels = tuned_on(method, branch, views)
+        context = tune_context(method.text, Views(rows), method.loss(*labels), lr=lr, steps=2)[0]
         torch.testing.assert_close(
             context, want[f"bind1/marginal_2steps/ctx{suffix}_after"], atol=2e-5, rtol=0
         )
@@ -163,10 +171,11 @@ def test_where_the_released_loss_is_nan_the_most_confident_caption_is_kept():
     )
     method = MLTTA(problem, MLTTAConfig.make("released", augmix=False, views=12, captions_per_view=1))
     views = backbone.encode_images(golden.inputs("views_vit")["views"][:12])[None]
-    rows = method.rows("caption", views, method.retrieve(views))
-    assert int(rows[2].sum()) == len(want["caption_idx_unique"]) < 10
-    assert method.loss(*rows)(method.text.features[None]).isfinite().all()
-    context = tune_context(method.text, method.loss(*rows), 1, lr=1e-3)[0]
+    rows, caption, valid = tuned_on(method, "caption", views)
+    assert int(valid.sum()) == len(want["caption_idx_unique"]) < 10
+    loss = method.loss(caption, valid)
+    assert loss(method.text.features[None], rows).isfinite().all()
+    context = tune_context(method.text, Views(rows), loss, lr=1e-3)[0]
     moved = (context - method.text.context).abs()
     assert moved.min() > 0.9e-3  # every coordinate took its step; the released code only decays
     scores = method.branches(Encoded({ViewSpec(count=12): views}))
@@ -201,19 +210,19 @@ def test_zero_steps_is_zero_shot_clip():
 
 def test_paired_captions_weigh_a_caption_by_how_often_it_was_retrieved():
     method, views = released(CASES[0], caption_pool="paired", objective="mean", select_ratio=1.0, bind=False)
-    rows, caption, valid = method.rows("caption", views, method.retrieve(views))
+    rows, caption, valid = tuned_on(method, "caption", views)
     assert valid is None
     assert rows.shape[1] == 64 * 16
     ids, counts = caption[0].unique(return_counts=True)
     each = entropy(method.logits(method.captions.embeddings[ids], method.text.features))
     want = (each * counts).sum() / counts.sum()
-    got = method.loss(rows, caption, valid)(method.text.features[None])[0]
+    got = method.loss(caption, valid)(method.text.features[None], rows)[0]
     torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-5)
 
 
 def test_bce_pulls_the_labels_of_the_caption_up_and_the_rest_down():
     method, views = released(CASES[0], objective="bce", caption_pool="paired")
-    rows, caption, valid = method.rows("caption", views, method.retrieve(views))
+    rows, caption, valid = tuned_on(method, "caption", views)
     scores = method.logits(rows, method.text.features).requires_grad_()
     hot = method.captions.multi_hot(caption)
     assert torch.equal(hot.sum(-1).long(), method.captions.k(caption))
@@ -224,7 +233,7 @@ def test_bce_pulls_the_labels_of_the_caption_up_and_the_rest_down():
     assert (gradient[chosen][hot[chosen] == 1] <= 0).all()
     assert (gradient[chosen][hot[chosen] == 0] >= 0).all()
     assert (gradient[~chosen] == 0).all()
-    assert method.loss(rows, caption, valid)(method.text.features[None]).isfinite().all()
+    assert method.loss(caption, valid)(method.text.features[None], rows).isfinite().all()
 
 
 def test_label_order_does_not_matter():

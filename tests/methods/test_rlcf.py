@@ -16,7 +16,7 @@ from mltta.methods import tuning
 from mltta.methods.base import Problem, Teacher
 from mltta.methods.rlcf import RLCF, RLCFConfig
 from mltta.methods.tuning import tune_context
-from mltta.model.encoded import Encoded
+from mltta.model.encoded import Encoded, Views
 from tests import golden_data as golden
 
 CASES = [f"rlcf/{a}_{c}_{t}" for a, c, t in product(("vit", "rn"), ("voc", "coco"), ("sharp", "soft"))]
@@ -61,23 +61,24 @@ def test_likely_labels_losses_context_and_scores_equal_the_released_code(case, p
     chosen = method.choose(views)
     order = golden.tensors(case)["sel_view_idx"].argsort()
     judged = method.judge(encoded, chosen, views[:, chosen[0]])
-    objective = method.loss(views[:, chosen[0]], judged)
+    objective = method.loss(judged)
     losses, gradients = [], []
 
-    def loss(text):
+    def loss(text, kept):
         step = len(losses)
-        likely = method.logits(views[:, chosen[0]], text.detach())[0].topk(c.sample_k).indices
+        likely = method.logits(kept, text.detach())[0].topk(c.sample_k).indices
         assert torch.equal(likely.int(), want["topk_idx"][step][order])
         score = judged[0].gather(-1, likely)
         recorded_score = want["clip_score"][step].view(6, -1)[order]
         torch.testing.assert_close(score, recorded_score, atol=1e-5, rtol=0)
-        value = objective(text)
+        value = objective(text, kept)
         losses.append(value.item())
         return value
 
     adamw = tuning.adamw
     monkeypatch.setattr(tuning, "adamw", lambda ctx, g, *rest: gradients.append(g) or adamw(ctx, g, *rest))
-    context = tune_context(method.text, loss, 1, lr=c.lr, weight_decay=c.weight_decay, steps=c.steps)[0]
+    kept = Views(views[:, chosen[0]])
+    context = tune_context(method.text, kept, loss, lr=c.lr, weight_decay=c.weight_decay, steps=c.steps)[0]
     one = c.steps == 1
     torch.testing.assert_close(torch.tensor(losses), want["loss"], atol=2e-5, rtol=0)
     off = (gradients[-1][0] - want["grad_ctx"]).abs().max() / want["grad_ctx"].abs().max()
@@ -148,7 +149,7 @@ def test_a_label_that_the_teacher_likes_rises_and_the_one_it_dislikes_falls():
     liked, disliked = method.logits(kept, method.text.features)[0, 0].topk(2).indices.flip(0).tolist()
     judged = torch.zeros(1, 1, 20)
     judged[..., liked] = 1.0
-    context = tune_context(method.text, method.loss(kept, judged), 1, lr=1e-3)
+    context = tune_context(method.text, Views(kept), method.loss(judged), lr=1e-3)
     before = method.logits(kept, method.text.features)[0, 0]
     after = method.logits(kept, method.text(context))[0, 0]
     assert (after - before)[liked] > (after - before)[disliked]

@@ -15,7 +15,7 @@ from mltta.images.views import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.tpt import TPT, TPTConfig
 from mltta.methods.tuning import tune_context
-from mltta.model.encoded import Encoded
+from mltta.model.encoded import Encoded, Views
 from mltta.objectives import bound_entropy, entropy, select_confident
 from tests import golden_data as golden
 
@@ -38,14 +38,14 @@ def test_tpt_equals_its_released_code(case):
 
     losses = []
 
-    def loss(text):
-        value = bound_entropy(method.logits(views, text), None, reduction="marginal", rows=rows)
+    def loss(text, seen):
+        value = bound_entropy(method.logits(seen, text), None, reduction="marginal", rows=rows)
         losses.append(value.item())
         return value
 
     for steps, ctx_tol, logit_tol in ((1, 5e-7, 2e-4), (2, 2e-5, 1e-3)):
         losses.clear()
-        context = tune_context(method.text, loss, 1, lr=5e-3, steps=steps)[0]
+        context = tune_context(method.text, Views(views), loss, lr=5e-3, steps=steps)[0]
         torch.testing.assert_close(context, want[f"steps{steps}/ctx_after"], atol=ctx_tol, rtol=0)
         torch.testing.assert_close(torch.tensor(losses), want[f"steps{steps}/loss"], atol=2e-5, rtol=0)
         scores = TPT(problem, TPTConfig(steps=steps))(Encoded({ViewSpec(count=64): views}))

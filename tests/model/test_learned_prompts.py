@@ -187,7 +187,8 @@ def test_coop_changes_the_labels_only():
     assert not torch.equal(plain.encode_labels(labels).features, prompted.encode_labels(labels).features)
     assert plain.prompts is None
     assert not create_method("tpt", prompted, LABELS).looks_again
-    assert prompted.views_in_context(Encoded({}), [ViewSpec(count=1)]) is None
+    encoded = Encoded({ViewSpec(count=1): plain.encode_images(pixels)[:, None]})
+    assert not prompted.views(encoded, [ViewSpec(count=1)]).read_context
 
 
 def test_the_command_line_says_what_a_file_holds(tmp_path):

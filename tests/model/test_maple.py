@@ -16,6 +16,7 @@ from mltta.model.encoded import Encoded
 from mltta.model.learned_prompts import load_prompts
 from mltta.model.maple import with_prompts
 from mltta.pipeline.cache import feature_key
+from mltta.pipeline.execution import Execution
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
 from tests.methods.test_table2 import ml_tta
@@ -60,7 +61,7 @@ def test_gradients_reach_the_context_through_both_towers():
     gradients = views(2 * 6 * 32 // 3, 1, seed=3).view(2, 6, 32)
     gradients[0, :4] = 0
     gradients[1, 5] = 0
-    seen = backbone.views_in_context(encoded, [spec])
+    seen = backbone.views(encoded, [spec])
     torch.testing.assert_close(seen(contexts)[1], plain.images(pixels[1], contexts[1]), atol=2e-6, rtol=0)
     got = seen.pull_back(contexts, gradients)
     for i in range(2):
@@ -133,7 +134,7 @@ def test_what_is_keyed_by_the_backbone_is_keyed_by_its_prompts():
 def test_the_tagger_looks_again_and_answers_the_same_alone_and_in_a_list():
     prompted = with_prompts(tiny(), maple())
     captions = CaptionBase.build([f"A {label} in the sun." for label in LABELS], prompted)
-    tagger = Tagger(tiny(), LABELS, prompts=maple(), captions=captions, views=6, select_ratio=0.5)
+    tagger = Tagger(prompted, LABELS, captions=captions, views=6, select_ratio=0.5)
     assert tagger.method.looks_again
     alone = tagger(photo(1))
     assert list(tagger([photo(0), photo(1)])[1]) == list(alone)
@@ -143,7 +144,8 @@ def test_an_evaluation_keeps_features_of_its_own_and_scores_as_the_method_does(t
     prompted, data = with_prompts(tiny(), maple()), make_dataset(tmp_path / "photos", 2)
     captions = CaptionBase.build([f"A {label} in the sun." for label in data.labels.names], prompted)
     recipe = Recipe("ml-tta", {"views": 6, "select_ratio": 0.5})
-    options = {"captions": captions, "out": tmp_path, "cache": tmp_path / "features", "workers": 0}
+    options = {"captions": captions, "out": tmp_path, "cache": tmp_path / "features"}
+    options["execution"] = Execution(workers=0)
     done = evaluate(data, prompted, [recipe], **options)
     assert (done.counts.encoded, done.counts.cached) == (2, 0)
     again = evaluate(data, prompted, [recipe], fresh=True, **options)

@@ -15,10 +15,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mltta.evaluation import cache as cache_
 from mltta.evaluation.recipes import Recipe
 from mltta.images.views import ViewSpec
 from mltta.model.backbone import Backbone
+from mltta.pipeline import cache as cache_
 from mltta.pipeline.cache import NAME_BYTES, FeatureCache, clear, list_stores
 from tests import golden_data as golden
 from tests.evaluation.scene import EPISODIC, bits, make_dataset, run
@@ -54,9 +54,8 @@ def right(cache: FeatureCache) -> int:
     """How many of the images are found; each must have its own features."""
     found = 0
     for name, features in zip(NAMES, FEATURES, strict=True):
-        place = cache.find(name)
-        if place is not None:
-            assert torch.equal(cache.read(place), features)
+        if cache.holds(name):
+            assert torch.equal(cache.read(name), features)
             found += 1
     return found
 
@@ -66,7 +65,9 @@ def test_what_was_kept_is_found_by_the_next_to_open_it(kept):
     assert len(cache) == 4
     assert right(cache) == 4
     for stranger in (bytes(NAME_BYTES), bytes([3] * 8 + [5] * 8), bytes([255] * NAME_BYTES)):
-        assert cache.find(stranger) is None
+        assert not cache.holds(stranger)
+        with pytest.raises(KeyError):
+            cache.read(stranger)
 
 
 def cut(kept: Path, names: int, features: int) -> int:
@@ -137,12 +138,12 @@ MISSES = {
 @pytest.mark.parametrize("difference", MISSES)
 def test_features_of_anything_else_are_not_taken(kept, difference):
     cache = open_cache(kept.parent, **MISSES[difference])
-    assert [cache.find(name) for name in NAMES] == [None] * 4
+    assert [cache.holds(name) for name in NAMES] == [False] * 4
 
 
 def test_features_made_by_another_way_of_rendering_are_not_taken(kept, monkeypatch):
     monkeypatch.setattr(cache_, "RENDERING", "another way")
-    assert open_cache(kept.parent).find(NAMES[0]) is None
+    assert not open_cache(kept.parent).holds(NAMES[0])
 
 
 def test_the_name_of_the_model_is_for_people_only(kept):
@@ -153,12 +154,11 @@ def test_few_views_are_read_from_a_store_of_many_and_not_the_other_way(tmp_path)
     keep(tmp_path, ViewSpec(count=64))
     many, few = (open_cache(tmp_path, ViewSpec(count=count)) for count in (64, 16))
     for name in NAMES:
-        place, part = many.find(name), few.find(name)
-        assert place is not None
-        assert part is not None
-        assert torch.equal(few.read(part), many.read(place)[:16])
+        assert many.holds(name)
+        assert few.holds(name)
+        assert torch.equal(few.read(name), many.read(name)[:16])
     keep(tmp_path / "few", ViewSpec(count=16))
-    assert open_cache(tmp_path / "few", ViewSpec(count=64)).find(NAMES[0]) is None
+    assert not open_cache(tmp_path / "few", ViewSpec(count=64)).holds(NAMES[0])
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,9 @@ def test_the_clean_view_alone_is_read_from_any_store_of_the_model(tmp_path, spec
     keep(tmp_path, spec)
     whole, one = open_cache(tmp_path, spec), open_cache(tmp_path, ViewSpec(count=1))
     for name in NAMES:
-        place, clean = whole.find(name), one.find(name)
-        assert place is not None
-        assert clean is not None
-        assert torch.equal(one.read(clean), whole.read(place)[:1])
-    assert open_cache(tmp_path, ViewSpec(count=1), with_(image_dtype=torch.bfloat16)).find(NAMES[0]) is None
+        assert one.holds(name)
+        assert torch.equal(one.read(name), whole.read(name)[:1])
+    assert not open_cache(tmp_path, ViewSpec(count=1), with_(image_dtype=torch.bfloat16)).holds(NAMES[0])
 
 
 def test_the_same_picture_under_another_name_is_not_encoded_again(tmp_path):
@@ -227,7 +225,7 @@ def test_a_store_that_cannot_be_read_is_passed_over_and_can_be_used_again(kept, 
     (kept / "key.json").write_text(text)
     assert list_stores(kept.parent) == []
     cache = open_cache(kept.parent)
-    assert cache.find(NAMES[0]) is None
+    assert not cache.holds(NAMES[0])
     cache.write(NAMES[:1], [FEATURES[0]])
     assert right(open_cache(kept.parent)) == 4, "once its key is whole, what it held is found again"
 

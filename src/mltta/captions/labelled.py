@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: sentences composed for a label that no caption mentions, fewer when there are thousands of labels
 PER_LABEL, COMPOSED_AT_MOST = 16, 8192
+
+_lately: deque[tuple[tuple[LabelSet, str, str, str], LabelledCaptions]] = deque(maxlen=4)
 
 
 class LabelledCaptions:
@@ -88,8 +91,21 @@ class LabelledCaptions:
 
 
 def label_captions(labels: LabelSet, backbone: Backbone, base: CaptionBase) -> LabelledCaptions:
-    """A base's captions with the labels each names, plus composed ones for labels that none of them names."""
+    """A base's captions with the labels each names, plus composed ones for labels that none of them names.
+
+    The last few are kept: several methods of one run ask for the same.
+    """
     base.check_backbone(backbone)
+    wanted = (labels, base.digest, backbone.text_fingerprint, str(backbone.device))
+    for key, found in _lately:
+        if key == wanted:
+            return found
+    made = _label(labels, backbone, base)
+    _lately.append((wanted, made))
+    return made
+
+
+def _label(labels: LabelSet, backbone: Backbone, base: CaptionBase) -> LabelledCaptions:
     mentions = label_matches(base.texts, labels, duplicates=True)
     parts = [base.embeddings.float()]
     named = {label for labels_of in mentions for label in labels_of}

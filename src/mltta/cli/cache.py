@@ -27,7 +27,7 @@ def list_() -> None:
         table.add_row(
             store.folder.name,
             key["model"],
-            str(spec.count),
+            str(store.views),
             "yes" if spec.augmix else "no",
             str(key["seed"]),
             key["arithmetic"],

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -53,6 +53,10 @@ class Preprocess:
         )
         known = ", ".join(_RESIZE_MODES)
         _require(self.resize_mode in _RESIZE_MODES, f"resize_mode {self.resize_mode!r}: choose from {known}")
+
+    def at(self, size: int) -> Preprocess:
+        """The same for an input of another size, which shows the whole image, squashed."""
+        return replace(self, size=size, resize_mode="squash")
 
     @classmethod
     def from_open_clip(cls, cfg: Mapping[str, Any]) -> Preprocess:
@@ -115,11 +119,78 @@ class ViewSpec:
             isinstance(self.generated, str), f"generated is the path of a folder, not {self.generated!r}"
         )
 
-    def covers(self, other: ViewSpec) -> bool:
+    @property
+    def is_clean(self) -> bool:
+        """Whether it is the clean view alone."""
+        return self.count == 1 and not self.generated
+
+    @property
+    def has_clean(self) -> bool:
+        """Whether view 0 is the clean one."""
+        return not self.generated
+
+    def covers(self, other: AnySpec) -> bool:
         """Say whether the views of `other` are the first of these; the clean view 0 is in every spec of crops."""
-        if other.count == 1 and not self.generated and not other.generated:
+        if isinstance(other, LocalSpec):
+            return False
+        if other.is_clean and not self.generated:
             return True
         return replace(self, count=other.count) == other and self.count >= other.count
+
+    def price(self, side: int) -> float:
+        """Arithmetic in units of a view of this side."""
+        return float(self.count)
+
+
+@dataclass(frozen=True)
+class LocalSpec:
+    """Views that one pass gives: windows of the map of a larger input, behind the clean view unless that is left out.
+
+    The input shows the whole image, squashed to a square. All lengths are in its pixels: a window is so many locations
+    of the tower's map as it takes to cover them, at least one. A tower without a map (`mltta.model.local`) looks at
+    tiles of the input instead, one pass each.
+    """
+
+    size: int = 448
+    window: int = 128
+    stride: int = 64
+    clean: bool = True
+    # what the other kind of views can be
+    augmix: ClassVar[bool] = False
+    generated: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        for name in ("size", "window", "stride"):
+            value = getattr(self, name)
+            _require(_is_count(value), f"{name} of local views must be a whole number above 0, not {value!r}")
+        _require(
+            self.window <= self.size, f"a window of {self.window} is larger than its input of {self.size}"
+        )
+
+    def covers(self, other: AnySpec) -> bool:
+        """Say whether the views of `other` are among these: the same ones, or the clean one alone."""
+        if isinstance(other, ViewSpec):
+            return self.clean and other.is_clean
+        return other == self
+
+    @property
+    def has_clean(self) -> bool:
+        """Whether view 0 is the clean one."""
+        return self.clean
+
+    def price(self, side: int) -> float:
+        """Arithmetic in units of a view of this side."""
+        return self.clean + (self.size / side) ** 2
+
+
+#: random crops and generated images, or windows of a map
+AnySpec: TypeAlias = ViewSpec | LocalSpec
+
+
+def render_local(image: Image.Image, spec: LocalSpec, preprocess: Preprocess) -> torch.Tensor:
+    """Render the input of local views, normalised for the model, (1, 3, size, size)."""
+    shown = clean_view(load_image(image), preprocess.at(spec.size))
+    return normalise_levels(torch.from_numpy(np.array(shown)[None]), preprocess)
 
 
 def render_views(

@@ -1,5 +1,6 @@
 """Labels: what they are called, how a prompt says them, other words for them."""
 
+from mltta.labels.known import with_known_words
 from mltta.labels.sets import BUILT_IN, LabelSet, LabelSource, read_label_text
 
-__all__ = ["BUILT_IN", "LabelSet", "LabelSource", "read_label_text"]
+__all__ = ["BUILT_IN", "LabelSet", "LabelSource", "read_label_text", "with_known_words"]

@@ -1,4 +1,4 @@
-"""Label sets: voc, coco, nuswide, or the user's own list with its synonyms."""
+"""Label sets: everyday, coco, voc, nuswide, or the user's own list with its synonyms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias, Union
 
 from mltta.errors import LabelError
 
-BUILT_IN = ("voc", "coco", "nuswide")
+BUILT_IN = ("everyday", "coco", "voc", "nuswide")
 _ASSETS = Path(__file__).parents[1] / "assets" / "labels"
 _SUFFIXES = (".txt", ".json", ".csv")
 _HOW = (
@@ -54,9 +54,9 @@ class LabelSet:
             for value in (name, text):
                 if not isinstance(value, str):
                     raise LabelError(_not_a_string(value, position, self.source))
-                if not _key(value):
+                if not label_key(value):
                     raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or write a name.")
-            earlier = first.setdefault(_key(name), position)
+            earlier = first.setdefault(label_key(name), position)
             if earlier != position:
                 raise LabelError(
                     f"Label {name!r} at position {position} repeats {self.names[earlier - 1]!r} at position "
@@ -71,14 +71,21 @@ class LabelSet:
         """Go through the names in order."""
         return iter(self.names)
 
+    def pick(self, places: Sequence[int]) -> LabelSet:
+        """Some of the labels."""
+        names, texts, synonyms = (
+            tuple(part[i] for i in places) for part in (self.names, self.texts, self.synonyms)
+        )
+        return LabelSet(names, texts, synonyms, self.source)  # type: ignore[arg-type]
+
     def index(self, name: str) -> int:
         """Return the position of a label, whichever case or spacing its name or text is written in."""
-        wanted = _key(name)
+        wanted = label_key(name)
         for words in (self.names, self.texts):
             for i, word in enumerate(words):
-                if _key(word) == wanted:
+                if label_key(word) == wanted:
                     return i
-        close = difflib.get_close_matches(wanted, [_key(n) for n in self.names], n=3)
+        close = difflib.get_close_matches(wanted, [label_key(n) for n in self.names], n=3)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise LabelError(f"No label {name!r} among the {len(self)} labels of {self.source}.{hint}")
 
@@ -126,8 +133,7 @@ class LabelSet:
         elif suffix == ".csv":
             entries = _csv_column(content)
         else:
-            rows = [line.split("|") for line in content.splitlines() if line.strip()]
-            entries = [{"name": name, "synonyms": [s for s in rest if s.strip()]} for name, *rest in rows]
+            entries = [line for line in content.splitlines() if line.strip()]
         return cls._of_entries(entries, str(path))
 
     @classmethod
@@ -148,7 +154,7 @@ class LabelSet:
             entries = [{"name": name, "synonyms": synonyms} for name, synonyms in entries.items()]
         names, texts, synonyms = [], [], []
         for position, entry in enumerate(entries, start=1):
-            fields = entry if isinstance(entry, Mapping) else {"name": entry}
+            fields = entry if isinstance(entry, Mapping) else _fields(entry)
             name = fields.get("name")
             text = fields.get("text", name)
             if not isinstance(name, str) or not isinstance(text, str):
@@ -159,12 +165,20 @@ class LabelSet:
         return cls(tuple(names), tuple(texts), tuple(synonyms), source)
 
 
+def _fields(entry: object) -> Mapping[str, object]:
+    """Read "cat | kitty | tabby": a label, and other words for it."""
+    if not isinstance(entry, str) or "|" not in entry:
+        return {"name": entry}
+    name, *words = entry.split("|")
+    return {"name": name, "synonyms": [word for word in words if word.strip()]}
+
+
 def _readable(text: str) -> str:
     """Write underscores as spaces and every stretch of white space as one space."""
     return " ".join(text.replace("_", " ").split())
 
 
-def _key(label: str) -> str:
+def label_key(label: str) -> str:
     """Return what makes two labels the same label."""
     return _readable(label).casefold()
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.views import AnySpec
 from mltta.methods.config import Config
 from mltta.model.encoded import Encoded, Views
 from mltta.model.label_encoder import LabelEncoder
@@ -88,10 +88,16 @@ class Method(ABC):
         return cls.uses_captions
 
     @property
-    def needs(self) -> tuple[ViewSpec, ...]:
+    def needs(self) -> tuple[AnySpec, ...]:
         """The views this method looks at, by default those that its settings name."""
-        specs: tuple[ViewSpec, ...] = self.config.specs()
+        specs: tuple[AnySpec, ...] = self.config.specs(self.side)
         return specs
+
+    @property
+    def side(self) -> int:
+        """Of the views that the model is made for, in pixels."""
+        backbone = self.problem.backbone
+        return 224 if backbone is None else backbone.preprocess.size
 
     @abstractmethod
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:

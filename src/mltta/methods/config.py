@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.views import AnySpec, LocalSpec, ViewSpec
 
 #: what must hold, and what to give when it does not
 Rule = tuple[Callable[[], bool], str]
@@ -35,8 +35,8 @@ class Config:
                 raise ConfigError(f"no option {key!r} for this method; it takes {', '.join(names) or 'none'}")
         return cls(**{**presets[preset], **options})
 
-    def specs(self) -> tuple[ViewSpec, ...]:
-        """The views that these settings ask for: the clean one alone, unless they say more."""
+    def specs(self, side: int) -> tuple[AnySpec, ...]:
+        """The views that these settings ask for, of a model whose own views have this side."""
         return (ViewSpec(count=1),)
 
     def rules(self) -> dict[str, Rule]:
@@ -62,8 +62,12 @@ class ViewConfig(Config):
     views: int = 64
     augmix: bool = False
     select_ratio: float = 0.1
+    #: "crops", as published, or "local": the windows of one pass at twice the size, in the place of crops
+    look: Literal["crops", "local"] = "crops"
 
-    def specs(self) -> tuple[ViewSpec, ...]:
+    def specs(self, side: int) -> tuple[AnySpec, ...]:
+        if self.look == "local":
+            return (local_spec(side, 2),)
         return (ViewSpec(count=self.views, augmix=self.augmix),)
 
     def rules(self) -> dict[str, Rule]:
@@ -89,6 +93,12 @@ class TuningConfig(ViewConfig):
             "weight_decay": (lambda: self.weight_decay >= 0, "0 or more"),
             "steps": (lambda: self.steps >= 0, "0 or more"),
         }
+
+
+def local_spec(side: int, scale: float, window: int = 4, stride: int = 2, clean: bool = True) -> LocalSpec:
+    """Local views of an input so many times a model's own; windows and strides in sevenths of its own view."""
+    cell = max(1, side // 7)
+    return LocalSpec(cell * round(7 * scale), cell * window, cell * stride, clean)
 
 
 def _check_kind(name: str, value: Any, kind: Any) -> None:

@@ -14,7 +14,7 @@ from mltta.methods.config import Rule, TuningConfig
 from mltta.methods.retrieval import weak_label_counts
 from mltta.methods.tuning import Moments, adamw
 from mltta.model.encoded import Encoded
-from mltta.model.vit import PromptedViT
+from mltta.model.vision_prompt import PromptedViT
 from mltta.objectives import bind_labels, entropy, marginal_entropy, select_confident
 
 

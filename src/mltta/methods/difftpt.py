@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.views import AnySpec, ViewSpec
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import Rule, TuningConfig
 from mltta.methods.tuning import tune_context
@@ -33,7 +33,7 @@ class DiffTPTConfig(TuningConfig):
     # The released program's own argument default is 1.
     steps: int = 4
 
-    def specs(self) -> tuple[ViewSpec, ...]:
+    def specs(self, side: int) -> tuple[AnySpec, ...]:
         crops = ViewSpec(count=1 + self.views, augmix=self.augmix)
         return crops, ViewSpec(count=self.generated_views, generated=self.generated)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -12,14 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import Preprocess, ViewSpec
+from mltta.images.views import AnySpec, LocalSpec, Preprocess
 from mltta.labels import LabelSet
+from mltta.model import vocabulary as vocabulary_
 from mltta.model import weights as weights_
 from mltta.model.acceleration import Acceleration, Renderer
 from mltta.model.encoded import Encoded, Views
 from mltta.model.image_tower import ImageTower
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.learned_prompts import AnyPrompts
+from mltta.model.local import Local, local_path, tiles, windows
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
@@ -31,6 +34,9 @@ from mltta.model.prompts import (
     load_descriptions,
 )
 from mltta.model.text_tower import TextTower
+from mltta.model.vocabulary import Vocabulary
+
+log = logging.getLogger("mltta")
 
 
 class Backbone:
@@ -62,6 +68,9 @@ class Backbone:
         self.model.visual.to(image_dtype, memory_format=torch.channels_last)
         self.acceleration.start(self.model.visual)
         self.image_tower = self._image_tower()
+        self._local_towers: dict[LocalSpec, ImageTower] = {}
+        self._local_renderers: dict[int, Renderer | None] = {}
+        self._vocabularies: dict[tuple[str, ...], Vocabulary] = {}
 
     @property
     def context_length(self) -> int:
@@ -110,6 +119,39 @@ class Backbone:
         return self.acceleration.image_tower(
             self.model.encode_image, self.device, self.image_dtype, self.preprocess.size
         )
+
+    @cached_property
+    def local(self) -> Local | None:
+        """How the locations of the image tower's map are read, if it has one; prompts inside it rule that out."""
+        return None if self.reads_context else local_path(self.model.visual)
+
+    def tower_of(self, spec: AnySpec) -> ImageTower:
+        """What gives the features of a spec's views: (N, D) of crops, (N, L, D) of the inputs of local views."""
+        if not isinstance(spec, LocalSpec):
+            return self.image_tower
+        if spec not in self._local_towers:
+            forward = partial(self._look_locally, spec)
+            tower = self.acceleration.image_tower(forward, self.device, self.image_dtype, spec.size)
+            self._local_towers[spec] = tower
+        return self._local_towers[spec]
+
+    def _look_locally(self, spec: LocalSpec, pixels: Tensor) -> Tensor:
+        """Windows (N, L, D), not of unit length, of inputs (N, 3, S, S); features of tiles where there is no map."""
+        if self.local is None:
+            cut = tiles(pixels, self.preprocess.size)
+            return self.model.encode_image(cut.flatten(0, 1)).view(*cut.shape[:2], -1)  # type: ignore[no-any-return]
+        cells = self.local(pixels)  # (N, h, w, D)
+        step = spec.size / cells.shape[1]
+        return windows(cells, max(1, round(spec.window / step)), max(1, round(spec.stride / step)))
+
+    def renderer_of(self, spec: AnySpec) -> Renderer | None:
+        """What makes a spec's pixels where the image tower is."""
+        if not isinstance(spec, LocalSpec):
+            return self.renderer
+        if spec.size not in self._local_renderers:
+            made = self.acceleration.renderer(self.preprocess.at(spec.size), self.device, self.image_dtype)
+            self._local_renderers[spec.size] = made
+        return self._local_renderers[spec.size]
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
@@ -167,9 +209,7 @@ class Backbone:
                 "context vectors take the place of one template's words, and an ensemble of templates has no single "
                 "context: give one template and no descriptions"
             )
-        total = torch.zeros((), device=self.device)
-        for one in templates:
-            total = total + self._encode_template(labels, one).features  # (C, D)
+        total = self._ensemble(labels, templates)  # (C, D)
         prompts = self._layout(labels, templates[0])
         if sentences:
             check_lengths(self.tokenizer, sentences, self.context_length - prompts.start - 1)
@@ -178,6 +218,52 @@ class Backbone:
             owners = torch.tensor([place[name] for name, texts in sentences.items() for _ in texts])
             total = total.index_add(0, owners.to(self.device), features.to(self.device))
         return self.acceleration.label_encoder(self.tower, prompts, None, F.normalize(total, dim=-1))
+
+    def _ensemble(self, labels: LabelSet, templates: tuple[str, ...]) -> Tensor:
+        """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
+        kept = self._vocabularies.get(templates) or self._open_vocabulary(templates)
+        rows = [None if kept is None else kept.row(text) for text in labels.texts]
+        new = [i for i, row in enumerate(rows) if row is None]
+        found: dict[int, Tensor] = {}
+        if kept is not None:
+            found = {i: len(templates) * kept.features[row] for i, row in enumerate(rows) if row is not None}
+        if new:
+            some = labels.pick(new)
+            total = torch.zeros((), device=self.device)
+            for one in templates:
+                total = total + self._encode_template(some, one).features  # (n, D)
+            found |= dict(zip(new, total, strict=True))
+        return torch.stack([found[i] for i in range(len(labels))])
+
+    def vocabulary(self, template: TemplateSource) -> Vocabulary:
+        """The words of all built-in lists and their features under these templates; made once and kept."""
+        templates = list_templates(template)
+        kept = self._vocabularies.get(templates) or self._open_vocabulary(templates)
+        if kept is None:
+            words = vocabulary_.words()
+            log.info("encoding %d everyday words for %s, once", len(words), self.name)
+            labels = LabelSet(tuple(words), tuple(words), ((),) * len(words), "everyday words")
+            kept = vocabulary_.Vocabulary(words, self.encode_labels(labels, templates).features)
+            name = vocabulary_.identity(self._reads, templates, words)
+            vocabulary_.save_to(vocabulary_.kept_file(name), name, kept)
+            self._vocabularies[templates] = kept
+        return kept
+
+    def _open_vocabulary(self, templates: tuple[str, ...]) -> Vocabulary | None:
+        """What ships with the model or is kept on this machine."""
+        name = vocabulary_.identity(self._reads, templates, vocabulary_.words())
+        for file in (weights_.MINI / "vocabulary.safetensors", vocabulary_.kept_file(name)):
+            kept = vocabulary_.load(file, name)
+            if kept is not None:
+                kept.features = kept.features.to(self.device)
+                self._vocabularies[templates] = kept
+                return kept
+        return None
+
+    @property
+    def _reads(self) -> str:
+        """What text features depend on: the tower, and the prompts it reads."""
+        return self.text_fingerprint + (f" {self.prompts.digest}" if self.prompts is not None else "")
 
     def _encode_template(
         self, labels: LabelSet, template: str, context: Tensor | None = None
@@ -200,6 +286,6 @@ class Backbone:
             n_context=n_context,
         )
 
-    def views(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> Views:
+    def views(self, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
         """What was encoded, one spec after another; a tower that reads the context gives it as a function of that."""
         return Views.of(encoded, specs)

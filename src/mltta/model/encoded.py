@@ -10,20 +10,22 @@ from PIL.Image import Image
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import Preprocess, ViewSpec, render_views
+from mltta.images.views import AnySpec, LocalSpec, Preprocess, render_views
 
 
 class Look(Protocol):
     """Renders chosen views of one image again, the same to the bit, as some model wants them."""
 
-    def __call__(self, spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
+    def __call__(self, spec: AnySpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
         """Pixels (n, 3, S, S)."""
 
 
 def look_at(read: Callable[[], Image], *, seed: int, name: str) -> Look:
     """How to render views of an image again, which is read when that is asked for."""
 
-    def look(spec: ViewSpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
+    def look(spec: AnySpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
+        if isinstance(spec, LocalSpec):
+            raise ConfigError("windows of a feature map cannot be looked at again one by one: use crops")
         return render_views(read(), spec, preprocess, seed=seed, indices=views, name=name)
 
     return look
@@ -35,7 +37,7 @@ class Encoded:
     The few methods that look again, with a teacher or with a prompt inside the image tower, ask for ``pixels``.
     """
 
-    def __init__(self, features: Mapping[ViewSpec, Tensor], looks: Sequence[Look] = ()):
+    def __init__(self, features: Mapping[AnySpec, Tensor], looks: Sequence[Look] = ()):
         """Args:
         features: (B, N, D) for each spec.
         looks: for each image how to render its views again; none where no method needs to.
@@ -43,14 +45,14 @@ class Encoded:
         self._features = dict(features)
         self._looks = looks
 
-    def features(self, spec: ViewSpec) -> Tensor:
+    def features(self, spec: AnySpec) -> Tensor:
         """Unit features (B, N, D) of the views that ``spec`` asks for."""
         for have, features in self._features.items():
             if have.covers(spec):
-                return features[:, : spec.count]
+                return features if isinstance(spec, LocalSpec) else features[:, : spec.count]
         raise ConfigError(f"these views were not encoded: {spec}")
 
-    def pixels(self, spec: ViewSpec, preprocess: Preprocess, views: Tensor) -> Tensor:
+    def pixels(self, spec: AnySpec, preprocess: Preprocess, views: Tensor) -> Tensor:
         """Pixels (B, n, 3, S, S) of the chosen views (B, n) of each image, rendered again."""
         if len(self._looks) != len(self):
             raise ConfigError("this method looks at the images again, and only their features are here")
@@ -66,10 +68,10 @@ class Encoded:
         return Encoded({spec: features[one] for spec, features in self._features.items()}, self._looks[one])
 
 
-def union(specs: Iterable[ViewSpec]) -> list[ViewSpec]:
+def union(specs: Iterable[AnySpec]) -> list[AnySpec]:
     """The fewest specs that cover all of them, so that several methods share one encoding."""
-    kept: list[ViewSpec] = []
-    for spec in sorted(set(specs), key=lambda s: -s.count):
+    kept: list[AnySpec] = []
+    for spec in sorted(set(specs), key=lambda spec: (-spec.price(1), repr(spec))):
         if not any(have.covers(spec) for have in kept):
             kept.append(spec)
     return kept
@@ -85,7 +87,7 @@ class Views:
         self._given = features
 
     @classmethod
-    def of(cls, encoded: Encoded, specs: Sequence[ViewSpec]) -> Views:
+    def of(cls, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
         """The views of some specs, one spec after another."""
         return cls(torch.cat([encoded.features(spec) for spec in specs], dim=1))
 

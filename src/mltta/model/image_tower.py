@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -28,23 +28,20 @@ class ImageTower:
         """
         self._forward, self._device, self._dtype, self._side = forward, device, dtype, side
         #: views a pass
-        self.chunk = CPU_CHUNK if device.type != "cuda" else _views_that_fit(device)
+        area = max(1.0, (side / 224) ** 2)
+        self.chunk = CPU_CHUNK if device.type != "cuda" else _views_that_fit(device, area)
 
     def __call__(self, views: Tensor) -> Tensor:
-        """Unit float32 features (N, D)."""
-        return self.passes(torch.split(views, self.chunk))
-
-    def passes(self, parts: Sequence[Tensor]) -> Tensor:
-        """Unit float32 features (N, D) of views that are divided into passes already."""
-        if self._device.type != "cpu" or beside_others():
-            found = list(map(self._pass, parts))
-        else:
-            found = list(side_by_side().map(self._pass, parts))
-        return F.normalize(torch.cat(found).float(), dim=-1)
+        """Unit float32 features (N, D), or (N, L, D) of a tower that gives several."""
+        parts = torch.split(views, self.chunk)
+        alone = self._device.type != "cpu" or beside_others()
+        return torch.cat(list((map if alone else side_by_side().map)(self.one_pass, parts)))
 
     @torch.no_grad()  # each thread has to be told
-    def _pass(self, views: Tensor) -> Tensor:
-        return self._run(views.to(self._device, self._dtype, memory_format=torch.channels_last))
+    def one_pass(self, views: Tensor) -> Tensor:
+        """Unit float32 features of views, all in one pass."""
+        found = self._run(views.to(self._device, self._dtype, memory_format=torch.channels_last))
+        return F.normalize(found.float(), dim=-1)
 
     def _run(self, views: Tensor) -> Tensor:
         return self._forward(views)
@@ -53,7 +50,7 @@ class ImageTower:
         """Make passes of so many views faster, where there is a way: here there is none."""
 
 
-def _views_that_fit(device: torch.device) -> int:
-    """How many views a GPU takes at once: a power of two, by the memory that is free."""
-    room = torch.cuda.mem_get_info(device)[0] // VIEW_BYTES
-    return int(min(GPU_CHUNK, max(64, 2 ** (room.bit_length() - 1))))
+def _views_that_fit(device: torch.device, area: float) -> int:
+    """How many views a GPU takes at once: a power of two, by the memory that is free and the area of a view."""
+    room = int(torch.cuda.mem_get_info(device)[0] // (VIEW_BYTES * area))
+    return int(min(GPU_CHUNK // area, max(64 // area, 2 ** (max(1, room).bit_length() - 1), 1)))

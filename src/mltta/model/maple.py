@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.views import AnySpec, LocalSpec
 from mltta.labels import LabelSet
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded, Views
@@ -42,7 +42,7 @@ class MaPLeBackbone(Backbone):
 
     def __init__(self, base: Backbone, prompts: MaPLe):
         self.__dict__.update(base.__dict__)  # the weights are shared
-        for own in ("text_fingerprint", "image_fingerprint"):
+        for own in ("text_fingerprint", "image_fingerprint", "local"):
             self.__dict__.pop(own, None)
         self._base = base
         self.prompts = prompts
@@ -59,6 +59,8 @@ class MaPLeBackbone(Backbone):
             for i, text in enumerate(self.tower.deep)
         ]
         self.image_tower = self._image_tower()
+        self._local_towers = {}
+        self._vocabularies = {}
 
     def _check(self, base: Backbone) -> None:
         """Refuse a model that these prompts cannot be put into."""
@@ -128,7 +130,7 @@ class MaPLeBackbone(Backbone):
             x = block(x)
         return class_feature(visual, x)
 
-    def views(self, encoded: Encoded, specs: Sequence[ViewSpec]) -> Views:
+    def views(self, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
         return PromptedViews(self, encoded, specs)
 
 
@@ -144,6 +146,7 @@ def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbo
         return MaPLeBackbone(backbone, learned)
     other = copy.copy(backbone)
     other.prompts = learned
+    other._vocabularies = {}
     return other
 
 
@@ -160,15 +163,18 @@ class PromptedViews(Views):
         self,
         backbone: MaPLeBackbone,
         encoded: Encoded,
-        specs: Sequence[ViewSpec],
+        specs: Sequence[AnySpec],
         chosen: Tensor | None = None,
     ):
         """Args:
         specs: whose views follow one another.
         chosen: (B, n) some of them.
         """
-        self._backbone, self._encoded, self._specs = backbone, encoded, specs
-        every = torch.arange(sum(spec.count for spec in specs), device=backbone.device)
+        if any(isinstance(spec, LocalSpec) for spec in specs):
+            raise ConfigError("MaPLe's image tower is tuned on crops: local views are read off a map")
+        self._backbone, self._encoded = backbone, encoded
+        self._specs = [spec for spec in specs if not isinstance(spec, LocalSpec)]
+        every = torch.arange(sum(spec.count for spec in self._specs), device=backbone.device)
         self._chosen = every.expand(len(encoded), -1) if chosen is None else chosen
         self._rendered: dict[tuple[int, int], Tensor] = {}
 

@@ -25,16 +25,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mltta.errors import MlttaError
-from mltta.images.views import RENDERING, ViewSpec
+from mltta.images.views import RENDERING, AnySpec, LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
 from mltta.storage.folders import cache_folder
 
 log = logging.getLogger("mltta")
 NAME_BYTES = 16
-FORMAT = "mltta-features-1"
+FORMAT = "mltta-features-2"
 
 
-def feature_key(backbone: Backbone, spec: ViewSpec, seed: int) -> dict[str, Any]:
+def feature_key(backbone: Backbone, spec: AnySpec, seed: int) -> dict[str, Any]:
     """Everything that the features of an image's views depend on, but the image."""
     return {
         "format": FORMAT,
@@ -48,7 +48,7 @@ def feature_key(backbone: Backbone, spec: ViewSpec, seed: int) -> dict[str, Any]
     }
 
 
-def rendering(backbone: Backbone, spec: ViewSpec) -> str:
+def rendering(backbone: Backbone, spec: AnySpec) -> str:
     """How views are made where this backbone is: AugMix on a GPU differs from Pillow's by a level here and there."""
     return f"{RENDERING}, augmix on gpu" if spec.augmix and backbone.device.type != "cpu" else RENDERING
 
@@ -62,23 +62,21 @@ class FeatureCache:
     def __init__(
         self,
         backbone: Backbone,
-        spec: ViewSpec,
+        spec: AnySpec,
         seed: int = 0,
         folder: Path | None = None,
-        keep: bool = True,
     ):
         """Args:
         folder: where stores are, by default in the user's cache folder.
-        keep: False finds nothing and keeps nothing.
         """
         key = feature_key(backbone, spec, seed)
         top = folder if folder is not None else feature_folder()
         self.spec = spec
         self._home = top / hashlib.blake2b(json.dumps(key).encode(), digest_size=8).hexdigest()
         self._key = key
-        self._writer: _Writer | None = None if keep else _Mute()
+        self._writer: _Writer | None = None
         rest = _without_spec(key)
-        stores = [store for store in list_stores(top) if _without_spec(store.key) == rest] if keep else []
+        stores = [store for store in list_stores(top) if _without_spec(store.key) == rest]
         self._shards = [s for store in stores if store.spec.covers(spec) for s in _read_shards(store)]
         names = [shard.names for shard in self._shards]
         joined = np.concatenate(names) if names else np.empty((0, NAME_BYTES), np.uint8)
@@ -101,7 +99,8 @@ class FeatureCache:
         if place is None:
             raise KeyError(image)
         shard, row = self._locate(place)
-        return torch.from_numpy(np.array(shard.features[row, : self.spec.count]))
+        wanted = slice(None) if isinstance(self.spec, LocalSpec) else slice(self.spec.count)
+        return torch.from_numpy(np.array(shard.features[row, wanted]))
 
     def _find(self, image: bytes) -> int | None:
         head = np.frombuffer(image[:8], np.uint64)[0]
@@ -118,7 +117,7 @@ class FeatureCache:
         """Keep half-precision features (N, D) of some images; a full disk costs the cache, not the run."""
         try:
             if self._writer is None:
-                self._writer = _Writer(self._home, self._key, features[0].shape[1])
+                self._writer = _Writer(self._home, self._key, *features[0].shape)
             self._writer.write(images, features)
         except OSError as error:
             log.warning("features are not kept from here on: %s", error)
@@ -135,11 +134,14 @@ class Store:
 
     folder: Path
     key: dict[str, Any]
+    #: features of an image, and numbers of a feature
+    views: int
     dim: int
 
     @property
-    def spec(self) -> ViewSpec:
-        return ViewSpec(**self.key["spec"])
+    def spec(self) -> AnySpec:
+        held = self.key["spec"]
+        return LocalSpec(**held) if "window" in held else ViewSpec(**held)
 
     @property
     def images(self) -> int:
@@ -173,9 +175,9 @@ def _stores(folder: Path) -> Iterator[Store]:
     for file in sorted(folder.glob("*/key.json")):
         try:
             held = json.loads(file.read_text())
-            key, dim = held["key"], int(held["dim"])
+            key, views, dim = held["key"], int(held["views"]), int(held["dim"])
             if key["format"] == FORMAT:
-                store = Store(file.parent, key, dim)
+                store = Store(file.parent, key, views, dim)
                 store.spec  # noqa: B018  a spec of another version does not read
                 yield store
         except (OSError, ValueError, KeyError, TypeError, MlttaError):
@@ -203,7 +205,7 @@ class _Shard:
 
 def _read_shards(store: Store) -> Iterator[_Shard]:
     """Map every pair of files that has a whole row."""
-    views, dim = store.spec.count, store.dim
+    views, dim = store.views, store.dim
     for file in sorted(store.folder.glob("*.images")):
         data = file.with_suffix(".features")
         if not data.is_file():
@@ -216,9 +218,9 @@ def _read_shards(store: Store) -> Iterator[_Shard]:
 class _Writer:
     """Appends rows: the features first, safely on disk, then their names."""
 
-    def __init__(self, home: Path, key: dict[str, Any], dim: int):
+    def __init__(self, home: Path, key: dict[str, Any], views: int, dim: int):
         home.mkdir(parents=True, exist_ok=True)
-        said, file = json.dumps({"key": key, "dim": dim}, indent=1) + "\n", home / "key.json"
+        said, file = json.dumps({"key": key, "views": views, "dim": dim}, indent=1) + "\n", home / "key.json"
         if not file.is_file() or file.read_bytes() != said.encode():  # missing, or damaged
             part = home / f"key.{os.getpid()}"
             part.write_text(said)
@@ -237,7 +239,7 @@ class _Writer:
 
 
 class _Mute(_Writer):
-    """What is left of a writer when the disk is full or nothing is to be kept."""
+    """What is left of a writer when the disk is full."""
 
     def __init__(self) -> None:
         pass

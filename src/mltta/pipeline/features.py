@@ -13,7 +13,7 @@ from torch import Tensor
 
 from mltta.errors import ConfigError, ImageError
 from mltta.images.load import load_image
-from mltta.images.views import ViewSpec
+from mltta.images.views import AnySpec
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded, look_at, union
 from mltta.pipeline.ahead import in_order
@@ -30,9 +30,9 @@ class Features:
     photo: Photo
     features: Encodings = field(default_factory=dict)
     #: why some views could not be made, or all of them
-    errors: dict[ViewSpec, str] = field(default_factory=dict)
+    errors: dict[AnySpec, str] = field(default_factory=dict)
     #: what captions say of it, by spec, once somebody has asked them
-    votes: dict[ViewSpec, Tensor] = field(default_factory=dict)
+    votes: dict[AnySpec, Tensor] = field(default_factory=dict)
 
 
 @dataclass
@@ -51,11 +51,11 @@ class Pipeline:
     def __init__(
         self,
         backbone: Backbone,
-        specs: Iterable[ViewSpec],
+        specs: Iterable[AnySpec],
         *,
         seed: int = 0,
         execution: Execution | None = None,
-        cache: Callable[[ViewSpec], FeatureCache] | None = None,
+        cache: Callable[[AnySpec], FeatureCache] | None = None,
         fetch: Callable[[Any], Photo] | None = None,
     ):
         """Args:
@@ -99,7 +99,7 @@ class Pipeline:
             added = [photo for photo in fresh if cache.spec in photo.missing]
             if added:
                 names = [photo.names[cache.spec] for photo in added]
-                cache.write(names, [made[id(photo)][cache.spec] for photo in added])
+                cache.write(names, [made[id(photo)][cache.spec].cpu() for photo in added])
         found = [self._one(photo, made.get(id(photo), {})) for photo in batch]
         self.counts.failed += sum(bool(item.errors) for item in found)
         self.counts.encoded += len(fresh)
@@ -136,7 +136,7 @@ def _itself(key: Any) -> Photo:
 
 
 def encode_images(
-    backbone: Backbone, images: Sequence[Any], specs: Iterable[ViewSpec], *, seed: int = 0
+    backbone: Backbone, images: Sequence[Any], specs: Iterable[AnySpec], *, seed: int = 0
 ) -> Encoded:
     """Encode the views of some images, for a method: ``method(encode_images(backbone, ["a.jpg"], method.needs))``.
 

@@ -15,7 +15,15 @@ from torch import Tensor
 
 from mltta.errors import ImageError
 from mltta.images.load import image_id, load_image
-from mltta.images.views import Preprocess, ViewSpec, generated_files, render_views
+from mltta.images.views import (
+    AnySpec,
+    LocalSpec,
+    Preprocess,
+    ViewSpec,
+    generated_files,
+    render_local,
+    render_views,
+)
 from mltta.pipeline.cache import NAME_BYTES, FeatureCache
 
 
@@ -47,14 +55,14 @@ class Prepared:
     photo: Photo
     #: the clean view (1, 3, S, S), where some missing spec has one
     clean: Tensor | None = None
-    #: by missing spec, its views but the clean one (N - 1, 3, S, S); all of a generated one's
-    pixels: dict[ViewSpec, Tensor] = field(default_factory=dict)
+    #: by missing spec, its views but the clean one (N - 1, 3, S, S); the input of local ones; all of a generated one's
+    pixels: dict[AnySpec, Tensor] = field(default_factory=dict)
     decoded: Decoded | None = None
     #: by spec, the name that its features are cached by; and the specs that no cache holds
-    names: dict[ViewSpec, bytes] = field(default_factory=dict)
-    missing: tuple[ViewSpec, ...] = ()
+    names: dict[AnySpec, bytes] = field(default_factory=dict)
+    missing: tuple[AnySpec, ...] = ()
     #: why some views could not be made, or all of them
-    errors: dict[ViewSpec, str] = field(default_factory=dict)
+    errors: dict[AnySpec, str] = field(default_factory=dict)
 
 
 class Prepare:
@@ -63,7 +71,7 @@ class Prepare:
     def __init__(
         self,
         fetch: Callable[[Any], Photo],
-        specs: Sequence[ViewSpec],
+        specs: Sequence[AnySpec],
         preprocess: Preprocess,
         *,
         caches: Sequence[FeatureCache] = (),
@@ -86,8 +94,8 @@ class Prepare:
         except ImageError as error:
             photo = photo or Photo(key if isinstance(key, int) else 0, "", None)
             return Prepared(photo, errors=dict.fromkeys(self.specs, str(error)))
-        names: dict[ViewSpec, bytes] = {}
-        errors: dict[ViewSpec, str] = {}
+        names: dict[AnySpec, bytes] = {}
+        errors: dict[AnySpec, str] = {}
         for spec in (
             self.specs if self.caches else ()
         ):  # generated views may be missing where the image is not
@@ -97,24 +105,29 @@ class Prepare:
                 errors[spec] = str(error)
         kept = {cache.spec for cache in self.caches if cache.spec in names and cache.holds(names[cache.spec])}
         missing = [spec for spec in self.specs if spec not in kept and spec not in errors]
-        clean, pixels, decoded = None, {}, None
+        clean: Tensor | None = None
+        pixels: dict[AnySpec, Tensor] = {}
+        decoded: Decoded | None = None
         try:
             image = load_image(source) if missing else None
         except ImageError as error:
             errors |= dict.fromkeys(missing, str(error))
             missing, image = [], None
         if image is not None:
-            crops = [spec for spec in missing if not spec.generated]
-            identity = image_id(image) if any(spec.count > 1 for spec in crops) or self.on_device else ""
-            if crops and self.on_device:
+            random = any(isinstance(s, ViewSpec) and s.has_clean and not s.is_clean for s in missing)
+            identity = image_id(image) if random else ""
+            if self.on_device and any(not spec.generated for spec in missing):
                 decoded = Decoded(torch.from_numpy(np.array(image)), identity)
-            elif crops:
+            elif any(spec.has_clean for spec in missing):
                 clean = self._render(image, photo, ViewSpec(count=1), identity, [0])
             for spec in missing:
                 try:
-                    if spec.generated:
+                    if isinstance(spec, LocalSpec):
+                        if not self.on_device:
+                            pixels[spec] = render_local(image, spec, self.preprocess)
+                    elif spec.generated:
                         pixels[spec] = self._render(image, photo, spec, identity, range(spec.count))
-                    elif not self.on_device and spec.count > 1:
+                    elif not self.on_device and not spec.is_clean:
                         pixels[spec] = self._render(image, photo, spec, identity, range(1, spec.count))
                 except ImageError as error:
                     errors[spec] = str(error)
@@ -150,9 +163,9 @@ def _content(source: Any) -> tuple[bytes, Any]:
     return bytes.fromhex(image_id(image)), image
 
 
-def _views_name(content: bytes, spec: ViewSpec, name: str) -> bytes:
+def _views_name(content: bytes, spec: AnySpec, name: str) -> bytes:
     """Name what an image's views are made of: the image, or the images generated from it."""
-    if not spec.generated:
+    if isinstance(spec, LocalSpec) or not spec.generated:
         return content
     digest = hashlib.blake2b(digest_size=NAME_BYTES)
     for file in generated_files(spec, name):

@@ -1,0 +1,176 @@
+"""Local features: what each location of an image tower's map says, in the space of the labels.
+
+How a location is brought into that space depends on how the tower pools its map:
+
+| tower | location | the mean of all locations is |
+|---|---|---|
+| CNN, averaged, linear head (EfficientNet, FastViT) | through the head | the global feature, exactly |
+| CNN, averaged, then normed (ConvNeXt) | normed as the pooled map is, through the head | the global feature, exactly |
+| ViT, averaged, normed after | normed as the pooled map is, projected | the global feature, exactly |
+| ViT, class token | last block without mixing (MaskCLIP, TagCLIP) | another feature |
+| CLIP's ResNets | value path of the attention pool (MaskCLIP) | another feature |
+| ViT with attention pooling (SigLIP) | alone through the pool | another feature |
+
+A ViT reads other input sizes by interpolated positions. A tower that fits none of these has no local path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from open_clip.modified_resnet import ModifiedResNet
+from open_clip.timm_model import TimmModel
+from open_clip.transformer import VisionTransformer
+from timm.models.vision_transformer import VisionTransformer as TimmViT
+from torch import Tensor, nn
+
+from mltta.model.vit import is_plain, plain_blocks
+
+#: features (N, h, w, D), not of unit length, of images (N, 3, S, S) of any size
+Local = Callable[[Tensor], Tensor]
+
+
+def local_path(visual: nn.Module) -> Local | None:
+    """How to read the locations of a tower, or None if there is no way."""
+    if isinstance(visual, ModifiedResNet):
+        return lambda pixels: _clip_resnet(visual, pixels)
+    if isinstance(visual, VisionTransformer):
+        if is_plain(visual):
+            return lambda pixels: _class_token(visual, pixels)
+        averaged = visual.attn_pool is None and visual.pool_type == "avg" and visual.final_ln_after_pool
+        return (lambda pixels: _averaged(visual, pixels)) if averaged and plain_blocks(visual) else None
+    if isinstance(visual, TimmModel):
+        return _timm_path(visual)
+    return None
+
+
+def _timm_path(visual: Any) -> Local | None:
+    trunk = visual.trunk
+    if isinstance(trunk, TimmViT):
+        pool = getattr(trunk, "attn_pool", None)
+        fits = (
+            trunk.global_pool == "map"
+            and getattr(pool, "pos_embed", 0) is None
+            and trunk.num_prefix_tokens == 0
+        )
+        return (lambda pixels: _attention_pooled(visual, pixels)) if fits else None
+    if hasattr(trunk, "patch_embed"):  # other transformers lay their maps out in other ways
+        return None
+    pools = [getattr(place, "global_pool", None) for place in (trunk, getattr(trunk, "head", None))]
+    averaged = any(pool == "avg" or getattr(pool, "pool_type", "") == "avg" for pool in pools)
+    return (lambda pixels: _cnn(visual, pixels)) if averaged and hasattr(trunk, "forward_head") else None
+
+
+def _cnn(visual: Any, pixels: Tensor) -> Tensor:
+    """A timm network whose map is averaged, and its projection."""
+    trunk = visual.trunk
+    cells = trunk.forward_features(pixels)  # (N, C, h, w)
+    n, channels, h, w = cells.shape
+    norm = getattr(getattr(trunk, "head", None), "norm", None)
+    if isinstance(norm, nn.LayerNorm):
+        # the norm stands behind the average: its statistics are those of the average, for every location
+        normed = _normed_as(norm, cells.mean(dim=(2, 3)), cells.flatten(2).transpose(1, 2))  # (N, L, C)
+        rest = [getattr(trunk.head, name, nn.Identity()) for name in ("pre_logits", "fc")]
+        for layer in rest:
+            normed = layer(normed)
+        return visual.head(normed).view(n, h, w, -1)  # type: ignore[no-any-return]
+    alone = cells.permute(0, 2, 3, 1).reshape(n * h * w, channels, 1, 1)
+    return visual.head(trunk.forward_head(alone)).view(n, h, w, -1)  # type: ignore[no-any-return]
+
+
+def _clip_resnet(visual: Any, pixels: Tensor) -> Tensor:
+    """The value path of the attention pool: no position, no mixing of locations."""
+    x = visual.stem(pixels)
+    for layer in (visual.layer1, visual.layer2, visual.layer3, visual.layer4):
+        x = layer(x)
+    pool = visual.attnpool
+    return pool.c_proj(pool.v_proj(x.permute(0, 2, 3, 1)))  # type: ignore[no-any-return]
+
+
+def _class_token(visual: Any, pixels: Tensor) -> Tensor:
+    """A ViT pooled at its class token: in the last block each location attends to itself alone."""
+    x, grid = _tokens(visual, pixels)
+    *before, last = visual.transformer.resblocks
+    for block in before:
+        x = block(x)
+    x = x[:, 1:]
+    width = last.attn.embed_dim
+    bias = last.attn.in_proj_bias
+    value = F.linear(
+        last.ln_1(x), last.attn.in_proj_weight[2 * width :], None if bias is None else bias[2 * width :]
+    )
+    x = x + last.ls_1(last.attn.out_proj(value))
+    x = x + last.ls_2(last.mlp(last.ln_2(x)))
+    normed: Tensor = visual.ln_post(x)
+    normed = normed if visual.proj is None else normed @ visual.proj
+    return normed.view(len(x), *grid, -1)
+
+
+def _averaged(visual: Any, pixels: Tensor) -> Tensor:
+    """A ViT whose patches are averaged and normed after that."""
+    x, grid = _tokens(visual, pixels)
+    x = visual.transformer(x)[:, 1:]
+    x = _normed_as(visual.ln_post, x.mean(dim=1), x)
+    x = x if visual.proj is None else x @ visual.proj
+    return x.view(len(x), *grid, -1)
+
+
+def _attention_pooled(visual: Any, pixels: Tensor) -> Tensor:
+    """SigLIP: each location passes the pool alone, which is then the value path and the layer behind it."""
+    trunk = visual.trunk
+    patches = trunk.patch_embed.proj(pixels)  # (N, W, h, w)
+    n, width, h, w = patches.shape
+    x = patches.flatten(2).transpose(1, 2)
+    x = trunk.patch_embed.norm(x)
+    x = x + _positions(trunk.pos_embed[0], trunk.patch_embed.grid_size, (h, w)).to(x.dtype)
+    x = trunk.norm(trunk.blocks(trunk.norm_pre(trunk.pos_drop(x))))
+    x = trunk.attn_pool(x.reshape(n * h * w, 1, width))
+    x = trunk.head(trunk.head_drop(trunk.fc_norm(x)))
+    return visual.head(x).view(n, h, w, -1)  # type: ignore[no-any-return]
+
+
+def _tokens(visual: Any, pixels: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    """Class token and patches (N, 1 + h w, W) that enter the first block, and (h, w)."""
+    patches = visual.conv1(pixels)
+    grid = (patches.shape[2], patches.shape[3])
+    x = patches.flatten(2).transpose(1, 2)
+    first = visual.class_embedding.to(x.dtype).expand(len(x), 1, -1)
+    held = visual.positional_embedding
+    positions = torch.cat([held[:1], _positions(held[1:], visual.grid_size, grid)])
+    return visual.ln_pre(torch.cat([first, x], dim=1) + positions.to(x.dtype)), grid
+
+
+def _positions(held: Tensor, was: tuple[int, int], grid: tuple[int, int]) -> Tensor:
+    """Positions (h w, W) of another grid, as open_clip interpolates them when a model is built for another size."""
+    if tuple(was) == grid:
+        return held
+    cells = held.float().reshape(1, was[0], was[1], -1).permute(0, 3, 1, 2)
+    cells = F.interpolate(cells, size=grid, mode="bicubic", antialias=True, align_corners=False)
+    return cells.permute(0, 2, 3, 1).reshape(grid[0] * grid[1], -1)
+
+
+def _normed_as(norm: nn.LayerNorm, pooled: Tensor, cells: Tensor) -> Tensor:
+    """Cells (N, L, C) normed by the mean and variance of the pooled vector (N, C): their mean is its norm."""
+    var, mean = torch.var_mean(pooled.float(), dim=-1, correction=0, keepdim=True)
+    scaled = (cells.float() - mean[:, None]) * (var[:, None] + norm.eps).rsqrt()
+    return (scaled * norm.weight + norm.bias).to(cells.dtype)
+
+
+def windows(cells: Tensor, size: int, step: int) -> Tensor:
+    """Means (N, L, D) of square windows of locations (N, h, w, D), row by row; a map below their size is one."""
+    _, h, w, _ = cells.shape
+    tall, wide = min(size, h), min(size, w)
+    pooled = F.avg_pool2d(cells.permute(0, 3, 1, 2).float(), (tall, wide), (min(step, tall), min(step, wide)))
+    return pooled.flatten(2).transpose(1, 2)
+
+
+def tiles(pixels: Tensor, side: int) -> Tensor:
+    """Overlapping squares (N, n n, 3, side, side) of images (N, 3, S, S), as few as cover them, evenly spread."""
+    size = pixels.shape[-1]
+    n = -(-size // side)
+    starts = [round(i * (size - side) / max(1, n - 1)) for i in range(n)]
+    cut = [pixels[:, :, y : y + side, x : x + side] for y in starts for x in starts]
+    return torch.stack(cut, dim=1)

@@ -1,0 +1,101 @@
+"""Text features that are kept: the words of all built-in lists under the seven short templates.
+
+They cost seconds to encode and never change. Those of the embedded model ship with it; any other backbone encodes them
+once and keeps them in the cache folder. A label that is among them, typed by hand or not, is looked up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from mltta.labels import BUILT_IN, LabelSet
+from mltta.labels.sets import label_key
+from mltta.storage import atomic
+from mltta.storage.checksums import of_tensors
+from mltta.storage.folders import cache_folder
+
+log = logging.getLogger("mltta")
+FORMAT = "mltta-vocabulary-1"
+
+
+class Vocabulary:
+    """Words and their unit features (V, D)."""
+
+    def __init__(self, texts: list[str], features: Tensor):
+        self.texts, self.features = texts, features
+        self._rows = {text: row for row, text in enumerate(texts)}
+
+    def row(self, text: str) -> int | None:
+        """Where a label's text is, if it is there, letter for letter."""
+        return self._rows.get(text)
+
+
+def words() -> list[str]:
+    """The texts of all built-in labels, each once, those of the everyday list first."""
+    return list(dict.fromkeys(text for name in BUILT_IN for text in LabelSet.load(name).texts))
+
+
+def everyday_rows(vocabulary: Vocabulary) -> list[int]:
+    """The rows of the everyday list: the background that a label has to stand out from."""
+    rows = map(vocabulary.row, LabelSet.load("everyday").texts)
+    return [row for row in rows if row is not None]
+
+
+def identity(fingerprint: str, templates: tuple[str, ...], texts: list[str]) -> str:
+    """Names what features depend on: the text tower, the templates, the words."""
+    said = json.dumps([FORMAT, fingerprint, templates, texts])
+    return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+
+def kept_file(name: str) -> Path:
+    """Where the features of a backbone are kept on this machine."""
+    return cache_folder() / "vocabulary" / f"{name}.safetensors"
+
+
+def load(file: Path, name: str) -> Vocabulary | None:
+    """The kept features, or None when there are none, or they are others, or damaged."""
+    try:
+        with safe_open(file, "pt") as held:
+            about = dict(held.metadata() or {})
+            features = held.get_tensor("features")
+        texts = json.loads(about.get("texts", "[]"))
+    except (OSError, ValueError, SafetensorError):
+        return None
+    whole = about.pop("checksum", "") == of_tensors({"features": features}, about)
+    if about.get("identity") != name:
+        return None
+    if not whole or len(texts) != len(features):
+        log.warning("%s is damaged, so it is made again", file)
+        return None
+    return Vocabulary(texts, features)
+
+
+def save_to(file: Path, name: str, vocabulary: Vocabulary) -> None:
+    """Keep features; a disk that takes none costs time, not the run."""
+    tensors = {"features": vocabulary.features.cpu().float().contiguous()}
+    about = {"identity": name, "texts": json.dumps(vocabulary.texts)}
+    about["checksum"] = of_tensors(tensors, about)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic.write(file, save(tensors, about))
+    except OSError as error:
+        log.warning("the features of everyday words could not be kept in %s: %s", file, error)
+
+
+def far_from(
+    background: Tensor, words: list[str], labels: LabelSet, features: Tensor, closest: float
+) -> Tensor:
+    """Which background words (V,) mean something else than every label: not named by one, not closer than that."""
+    own = {label_key(word) for group in (labels.names, labels.texts, *labels.synonyms) for word in group}
+    apart = torch.tensor([label_key(word) not in own for word in words], device=background.device)
+    if not len(background):
+        return apart
+    return apart & ((background @ features.T).amax(dim=-1) < closest)
