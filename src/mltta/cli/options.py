@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mltta.errors import ConfigError
+from mltta.storage import atomic
+from mltta.storage.reading import shorten
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -228,12 +230,14 @@ def read_config(path: Path, methods: Sequence[str]) -> dict[str, dict[str, Any]]
     """Settings by method from a YAML file; methods it does not name keep the paper's."""
     import yaml
 
+    from mltta.storage.reading import SETTINGS, explain, read_bytes
+
     try:
-        held = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        held = yaml.safe_load(read_bytes(path, SETTINGS, ConfigError).decode()) or {}
     except FileNotFoundError:
         raise ConfigError(f"no config file at {path}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} is not a YAML file that can be read: {error}") from error
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} is not a YAML file that can be read: {explain(error)}") from error
     if not isinstance(held, dict) or not all(
         isinstance(value, (dict, type(None))) for value in held.values()
     ):
@@ -241,7 +245,7 @@ def read_config(path: Path, methods: Sequence[str]) -> dict[str, dict[str, Any]]
     unknown = [name for name in held if name not in methods]
     if unknown:
         raise ConfigError(
-            f"{path} has settings for {', '.join(map(str, unknown))}, but {', '.join(methods)} is run"
+            f"{path} has settings for {', '.join(map(shorten, unknown[:5]))}, but {', '.join(methods)} is run"
         )
     return {method: _typed(method, held.get(method) or {}) for method in methods}
 
@@ -262,7 +266,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a file, or say why it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        atomic.write(path, text.encode(errors="surrogateescape"), durable=False)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 

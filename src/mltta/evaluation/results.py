@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
 from mltta.evaluation.records import read_lines
-from mltta.evaluation.run_file import AGAIN, FORMAT, check_run, damaged, read_run
+from mltta.evaluation.run_file import AGAIN, FORMAT, damaged, read_run
 from mltta.methods.base import branch_probabilities, merge_branches
 from mltta.storage import checksums
 
@@ -180,8 +180,7 @@ def find_results(paths: Sequence[str | Path]) -> list[Result]:
         if not inside:
             raise MlttaError(f"no result in {path}: give a folder that `mltta eval` wrote")
         for folder in sorted(inside):
-            result = found.setdefault(folder.resolve(), Result(folder))
-            check_run(result.run, folder)
+            found.setdefault(folder.resolve(), Result(folder))
     return list(found.values())
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
 from mltta.evaluation.results import Result, run_name
+from mltta.evaluation.run_file import check_run
 from mltta.metrics import (
     SetMetrics,
     average_precision,
@@ -251,6 +252,7 @@ def by_dataset(results: Sequence[Result]) -> list[list[Result]]:
     """Results apart by the images and the model they were measured with, in the order they came."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
+        check_run(result.run, result.folder)
         groups.setdefault((result.run["dataset_digest"], result.run["model"]), []).append(result)
     return list(groups.values())
 
