@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -96,7 +97,11 @@ class Pipeline:
         fresh = [photo for photo in batch if photo.missing]
         made = dict(zip(map(id, fresh), encode(self.backbone, fresh, self.seed, self._at_once), strict=True))
         for cache in self._caches:
-            added = [photo for photo in fresh if cache.spec in photo.missing]
+            added = [
+                photo
+                for photo in fresh
+                if cache.spec in photo.missing and _finite(made[id(photo)][cache.spec])
+            ]
             if added:
                 names = [photo.names[cache.spec] for photo in added]
                 cache.write(names, [made[id(photo)][cache.spec].cpu() for photo in added])
@@ -108,11 +113,13 @@ class Pipeline:
         return found
 
     def _one(self, photo: Prepared, made: Encodings) -> Features:
-        features = dict(made)
+        features = {spec: values for spec, values in made.items() if _finite(values)}
+        said = f"{photo.photo.id}: its features are not finite numbers, so it has no scores"
+        errors = photo.errors | {spec: said for spec in made if spec not in features}
         for cache in self._caches:
-            if cache.spec not in made and cache.spec not in photo.errors:
+            if cache.spec not in made and cache.spec not in errors:
                 features[cache.spec] = cache.read(photo.names[cache.spec])
-        return Features(photo.photo, features, photo.errors)
+        return Features(photo.photo, features, errors)
 
     def encoded(self, photos: Sequence[Features]) -> Encoded:
         """Float32 features of some photos as methods take them, and a way to look at the photos again."""
@@ -127,6 +134,10 @@ class Pipeline:
 
         looks = [look_at(read(x.photo), seed=self.seed, name=x.photo.name) for x in photos]
         return Encoded(features, looks)
+
+
+def _finite(features: Tensor) -> bool:
+    return math.isfinite(features.sum(dtype=torch.float32))
 
 
 def _itself(key: Any) -> Photo:

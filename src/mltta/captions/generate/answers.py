@@ -15,7 +15,7 @@ from typing import Any
 
 from mltta.errors import CaptionError
 from mltta.storage import atomic
-from mltta.storage.reading import UNREADABLE, look
+from mltta.storage.reading import UNREADABLE
 
 FORMAT = "mltta-generated-1"
 REPEATED = "repeated"
@@ -46,7 +46,6 @@ class AnswerFile:
         self.entries: dict[int, Entry] = {}
         try:
             if self.path.exists() and self.path.stat().st_size:
-                look(self.path, 8 << 30, CaptionError)
                 with self.path.open("rb") as file:
                     header, self.entries, whole = _read(file, self.path)
                 self._check(header)
