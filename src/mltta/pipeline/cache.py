@@ -108,9 +108,11 @@ class FeatureCache:
         """Half-precision features (N, D) of an image that the cache ``holds``, which has looked at its checksum."""
         wanted = slice(None) if isinstance(self.spec, LocalSpec) else slice(self.spec.count)
         found = list(self._find(image))
-        shard, row = (
-            found[0] if len(found) == 1 else next(place for place in found if place[0].whole(place[1]))
-        )
+        if len(found) > 1:
+            found = [(shard, row) for shard, row in found if shard.whole(row)]
+        if not found:
+            raise KeyError(image)
+        shard, row = found[0]
         return torch.from_numpy(np.array(shard.features[row, wanted]))
 
     def _find(self, image: bytes) -> Iterator[tuple[_Shard, int]]:
@@ -252,7 +254,6 @@ def _sum(name: bytes, row: NDArray[np.float16]) -> int:
 def _sync(*files: IO[bytes]) -> None:
     """Wait until the disk has them."""
     for file in files:
-        file.flush()
         os.fsync(file.fileno())
 
 
@@ -274,6 +275,8 @@ class _Writer:
         self._features.write(b"".join(row.tobytes() for row in rows))
         sums = np.array([_sum(name, row) for name, row in zip(images, rows, strict=True)], "<u4")
         self._sums.write(sums.tobytes())
+        self._features.flush()
+        self._sums.flush()
         _sync(self._features, self._sums)
         self._names.write(b"".join(images))
         self._names.flush()

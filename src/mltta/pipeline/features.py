@@ -95,13 +95,10 @@ class Pipeline:
 
     def _features(self, batch: Sequence[Prepared], start: float) -> list[Features]:
         fresh = [photo for photo in batch if photo.missing]
-        made = dict(zip(map(id, fresh), encode(self.backbone, fresh, self.seed, self._at_once), strict=True))
+        encodings = encode(self.backbone, fresh, self.seed, self._at_once)
+        made = {id(photo): _only_finite(own) for photo, own in zip(fresh, encodings, strict=True)}
         for cache in self._caches:
-            added = [
-                photo
-                for photo in fresh
-                if cache.spec in photo.missing and _finite(made[id(photo)][cache.spec])
-            ]
+            added = [photo for photo in fresh if cache.spec in made[id(photo)]]
             if added:
                 names = [photo.names[cache.spec] for photo in added]
                 cache.write(names, [made[id(photo)][cache.spec].cpu() for photo in added])
@@ -113,9 +110,9 @@ class Pipeline:
         return found
 
     def _one(self, photo: Prepared, made: Encodings) -> Features:
-        features = {spec: values for spec, values in made.items() if _finite(values)}
+        features = dict(made)
         said = f"{photo.photo.id}: its features are not finite numbers, so it has no scores"
-        errors = photo.errors | {spec: said for spec in made if spec not in features}
+        errors = photo.errors | {spec: said for spec in photo.missing if spec not in made}
         for cache in self._caches:
             if cache.spec not in made and cache.spec not in errors:
                 features[cache.spec] = cache.read(photo.names[cache.spec])
@@ -136,8 +133,9 @@ class Pipeline:
         return Encoded(features, looks)
 
 
-def _finite(features: Tensor) -> bool:
-    return math.isfinite(features.sum(dtype=torch.float32))
+def _only_finite(encodings: Encodings) -> Encodings:
+    """Without those that hold a number that is none."""
+    return {spec: own for spec, own in encodings.items() if math.isfinite(own.sum(dtype=torch.float32))}
 
 
 def _itself(key: Any) -> Photo:
