@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--photo", type=Path, default=Path("examples/photos/cat.jpg"))
     parser.add_argument("--repeat", type=int, default=3)
     args = parser.parse_args()
-    tag = [sys.executable, "-m", "mltta.cli", "tag", str(args.photo)]
+    tag = [sys.executable, "-m", "mltta", "tag", str(args.photo)]
     commands = {
         "import open_clip": [sys.executable, "-c", "import open_clip"],
         "tag, --method clip": [*tag, "--method", "clip"],

@@ -30,9 +30,8 @@ from mltta.data import Dataset, load_dataset
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
 from mltta.images.load import load_image
-from mltta.images.views import ViewSpec
+from mltta.images.views import ViewSpec, render_views
 from mltta.metrics import mean_average_precision
-from mltta.pipeline.encode import render
 
 METHODS = ("clip", "tpt", "ml-tta")
 SPEC = ViewSpec(count=64)
@@ -47,7 +46,7 @@ def twin_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
     found: dict[str, list[Tensor]] = {name: [] for name in METHODS}
 
     def prepare(source: Any) -> Tensor:
-        return render(load_image(source), [SPEC], backbone.preprocess)[SPEC]
+        return render_views(load_image(source), SPEC, backbone.preprocess)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool, progress() as bar:
         task = bar.add_task("plain twin", total=len(dataset))

@@ -29,7 +29,9 @@ from mltta.metrics import mean_average_precision, set_metrics
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
 from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.stream import feature_stream
+from mltta.pipeline.execution import Execution
+from mltta.pipeline.features import Pipeline
+from mltta.pipeline.prepare import Photo
 
 SPEC = ViewSpec(count=64)
 
@@ -45,15 +47,17 @@ def best_threshold(scores: Tensor, truth: np.ndarray) -> float:
 def features_of(backbone: Backbone, dataset: Dataset) -> Tensor:
     """Features (N, 64, D) of all images, in float32."""
     found = []
+    pipeline = Pipeline(
+        backbone,
+        [SPEC],
+        execution=Execution(workers=os.cpu_count() or 1),
+        cache=lambda spec: FeatureCache(backbone, spec),
+    )
+    listed = zip(dataset.ids, dataset.images, strict=True)
+    photos = (Photo(i, id, image, id) for i, (id, image) in enumerate(listed))
     with progress() as bar:
         task = bar.add_task(dataset.name, total=len(dataset))
-        for items in feature_stream(
-            dataset,
-            np.arange(len(dataset)),
-            backbone,
-            [FeatureCache(backbone, SPEC)],
-            workers=os.cpu_count() or 1,
-        ):
+        for items in pipeline(photos):
             found += [item.features[SPEC] for item in items]
             bar.advance(task, len(items))
     return torch.stack(found).to(backbone.device, torch.float32)
@@ -122,6 +126,7 @@ def main() -> None:
     parser.add_argument("--voc", type=Path, help="folder that holds VOCdevkit")
     parser.add_argument("--coco", type=Path, help="folder that holds annotations/ and the images")
     parser.add_argument("--coco-split", default="train2017", help="the dev sample is of train2017")
+    parser.add_argument("--first", type=int, help="only so many images of each")
     parser.add_argument("--model", default="mini")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--method", default="ml-tta")
@@ -130,7 +135,7 @@ def main() -> None:
     backbone = load_backbone(args.model, device=args.device)
     sets = [load_dataset("voc2012", args.voc)] if args.voc else []
     sets += [load_dataset("coco2017", args.coco, split=args.coco_split)] if args.coco else []
-    for dataset in sets:
+    for dataset in (one.select(slice(args.first)) for one in sets):
         report(backbone, dataset, features_of(backbone, dataset), args.method, args.share)
 
 

@@ -30,7 +30,8 @@ from PIL import Image
 from torch import Tensor
 
 from benchmarks.plain import Plain
-from mltta import LabelSet, create_method, load_backbone
+from mltta import Execution, LabelSet, Method, create_method, load_backbone
+from mltta.accelerate.cuda_labels import CudaLabelEncoder
 from mltta.captions.labelled import LabelledCaptions
 from mltta.data import Dataset
 from mltta.evaluation.evaluate import evaluate
@@ -38,7 +39,8 @@ from mltta.images.views import ViewSpec, render_views
 from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.pipeline.encode import Decoded, encode, encode_decoded, render
+from mltta.pipeline.encode import encode
+from mltta.pipeline.prepare import Decoded, Photo, Prepare, Prepared
 
 SIZE = (375, 500)
 # The methods whose time the paper's Table 4 gives.
@@ -78,10 +80,16 @@ class Scene:
 
     def encode(self, images: list[Decoded]) -> Encoded:
         """Views made and encoded, as the tagger and the evaluator do it where the backbone is."""
-        if self.backbone.device.type != "cpu":
-            return encode_decoded(self.backbone, images, [self.spec])
-        rendered = [render(self.picture(i), [self.spec], self.backbone.preprocess) for i in images]
-        return encode(self.backbone, rendered)
+        found = encode(self.backbone, [self.prepare(image) for image in images])
+        features = torch.stack([own[self.spec] for own in found])
+        return Encoded({self.spec: features.to(self.backbone.device).float()})
+
+    def prepare(self, image: Decoded) -> Prepared:
+        """Ready to be encoded: the image for a device to make views of, or its views."""
+        if self.backbone.renderer is not None:
+            return Prepared(Photo(0, image.id, None), decoded=image, missing=(self.spec,))
+        make = Prepare(lambda photo: photo, [self.spec], self.backbone.preprocess)
+        return make(Photo(0, image.id, self.picture(image)))
 
     def method(self) -> MLTTA:
         method = create_method(
@@ -97,9 +105,14 @@ def random_captions(backbone: Backbone, labels: int, count: int) -> LabelledCapt
     rng = np.random.default_rng(0)
     drawn = rng.integers(labels, size=(count, 4)).tolist()
     mentions = [own[: 1 + i % 4] for i, own in enumerate(drawn)]
-    return LabelledCaptions(
-        F.normalize(torch.randn(count, dim), dim=-1).to(backbone.device), mentions, labels
-    )
+    embeddings = F.normalize(torch.randn(count, dim), dim=-1).to(backbone.device)
+    return LabelledCaptions(embeddings, mentions, labels, backbone.acceleration.search)
+
+
+def settle(method: Method) -> None:
+    """As in a run of thousands of images: on a GPU first-step gradients come from a kept Jacobian."""
+    if isinstance(method.text, CudaLabelEncoder):
+        method.text.jacobian = True
 
 
 def clock(device: torch.device, work: Callable[[], object], repeat: int = 1) -> float:
@@ -120,15 +133,15 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
     device = backbone.device
     if compile:
         backbone.image_tower.compile(batch * scene.spec.count)
-    method.text.jacobian = device.type == "cuda"  # as in a run of thousands of images
+    settle(method)
     first = scene.images[:batch]
 
     def views() -> Tensor:
-        if device.type == "cpu":
+        if backbone.renderer is None:
             return torch.stack(
                 [render_views(scene.picture(i), scene.spec, backbone.preprocess) for i in first]
             )
-        return backbone.device_views.render([i.pixels for i in first], scene.spec, 0, [i.id for i in first])
+        return backbone.renderer.render([i.pixels for i in first], scene.spec, 0, [i.id for i in first])
 
     pixels = views().flatten(0, 1)
     features = backbone.encode_images(pixels).view(len(first), scene.spec.count, -1)
@@ -163,7 +176,7 @@ def peak_gigabytes(device: torch.device) -> float:
 def single(scene: Scene) -> float:
     """Milliseconds from one decoded image to its scores, nothing else under way."""
     method, device = scene.method(), scene.backbone.device
-    method.text.jacobian = device.type == "cuda"
+    settle(method)
     one = scene.images[:1]
     return clock(device, lambda: method(scene.encode(one)).cpu(), 20 if device.type == "cuda" else 1)
 
@@ -178,12 +191,12 @@ def plain(scene: Scene, images: int) -> float:
     )
     device = backbone.device
     twin = Plain(backbone, scene.labels, scene.captions, autocast=device.type == "cuda")
-    if device.type == "cpu":
+    if backbone.renderer is None:
         picture = scene.picture(scene.images[0])
         return clock(
             device, lambda: twin.ml_tta(render_views(picture, scene.spec, backbone.preprocess)), images
         )
-    views = backbone.device_views.render([scene.images[0].pixels], scene.spec, 0, ["x"])[0]
+    views = backbone.renderer.render([scene.images[0].pixels], scene.spec, 0, ["x"])[0]
     return clock(device, lambda: twin.ml_tta(views), images)
 
 
@@ -196,7 +209,7 @@ def adapting(scene: Scene) -> dict[str, float]:
             method = create_method(
                 name, scene.backbone, scene.labels, captions=scene.captions, teacher="self", **own
             )
-            method.text.jacobian = scene.backbone.device.type == "cuda"
+            settle(method)
             dim = method.text.features.shape[1]
             views = {
                 spec: F.normalize(torch.randn(1, spec.count, dim), dim=-1).to(scene.backbone.device)
@@ -222,7 +235,8 @@ def from_files(scene: Scene, count: int, workers: int) -> float:
                 "files", scene.labels, [p.stem for p in paths[:first]], paths[:first], targets[:first]
             )
             start = time.perf_counter()
-            evaluate(data, scene.backbone, ["ml-tta"], out=top / out, cache=False, workers=workers)
+            execution = Execution(workers=workers)
+            evaluate(data, scene.backbone, ["ml-tta"], out=top / out, cache=False, execution=execution)
             return time.perf_counter() - start
 
         run(count // 4, "warm-up")  # builds the Jacobian and chooses kernels

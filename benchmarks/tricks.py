@@ -2,7 +2,7 @@
 
     python -m benchmarks.tricks [--device cuda] [--model ViT-B/32] [--images 64]
 
-Weights are random (but mini's), captions and images made up: speed does not depend on them. The cases are ML-TTA with the
+Weights are random (but mini's), captions and images made up: speed does not depend on them. The cases: ML-TTA with the
 paper's settings (64 views, 80 labels, 100,000 captions) in a stream of decoded images, and one image alone; for the
 search a base of a million captions. Lines are those of the files that only this trick needs.
 """

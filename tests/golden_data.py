@@ -21,9 +21,10 @@ SCALE = {"sharp": 4.605170249938965, "soft": 3.2188758850097656}
 
 
 @cache
-def backbone(arch: str, temperature: str = "sharp") -> Backbone:
+def backbone(arch: str, temperature: str = "sharp", accelerate: bool | None = None) -> Backbone:
     """The tiny random CLIP of the recordings, loaded through the public door."""
-    loaded = load_backbone(None, GOLDEN / f"checkpoints/{arch}.safetensors", quick_gelu=True, device="cpu")
+    file = GOLDEN / f"checkpoints/{arch}.safetensors"
+    loaded = load_backbone(None, file, quick_gelu=True, device="cpu", accelerate=accelerate)
     loaded.logit_scale = float(torch.tensor(SCALE[temperature]).exp())
     return loaded
 

@@ -6,12 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from mltta import Tagger, load_backbone
+from mltta import Execution, Tagger, load_backbone
 from mltta.errors import ConfigError, ImageError, LabelError, WeightsError
 from tests import golden_data as golden
 
@@ -73,15 +75,15 @@ def test_scores_are_identical_to_the_last_bit_in_any_batch_folder_or_order(tagge
     elsewhere.parent.mkdir()
     shutil.copy(folder / "a.png", elsewhere)
     assert list(tagger(elsewhere)) == alone["a.png"]
-    fresh = Tagger(golden.backbone("vit"), LABELS, batch_size=7)
+    fresh = Tagger(golden.backbone("vit"), LABELS, execution=Execution(batch_size=7))
     everything = {tags.image.removeprefix(f"{folder}/"): list(tags) for tags in fresh(folder)}
     assert everything == alone | {"other/name.png": alone["a.png"]}
 
 
 ANOTHER_RUN = """
 import json, sys
-from mltta import Tagger
-tagger = Tagger(None, {labels!r}, weights={weights!r}, quick_gelu=True, device="cpu")
+from mltta import Tagger, load_backbone
+tagger = Tagger(load_backbone(None, {weights!r}, quick_gelu=True, device="cpu"), {labels!r})
 print(json.dumps(list(tagger(sys.argv[1]))))
 """
 
@@ -96,6 +98,33 @@ def test_scores_are_identical_to_the_last_bit_across_runs(tagger, folder):
     ]
     assert runs[0] == runs[1]
     assert len(json.loads(runs[0])) == 5
+
+
+def test_two_threads_with_an_online_tagger_each_get_what_a_lone_run_gets():
+    tagger = Tagger(
+        golden.backbone("vit"),
+        LABELS,
+        "tda",
+        execution=Execution(batch_size=2, workers=0),
+        positive_capacity=1,
+    )
+    albums = [[photo(i, (48, 36)) for i in range(first, first + 30)] for first in (0, 100)]
+    lone = [[list(tags) for tags in tagger(album)] for album in albums]
+    assert lone[0][-1] != list(tagger(albums[0][-1])), (
+        "it learns from the photos before, or this says nothing"
+    )
+    together = threading.Barrier(2)
+
+    def tag(album: list[Image.Image]) -> list[list[dict]]:
+        together.wait()
+        return [list(tags) for tags in tagger.stream(album)]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(tag, albums)) == lone
+    taken_in_turns = zip(*map(tagger.stream, albums), strict=True)
+    assert [[list(tags) for tags in pair] for pair in taken_in_turns] == [
+        list(p) for p in zip(*lone, strict=True)
+    ]
 
 
 def test_another_seed_looks_at_other_views(folder):

@@ -16,6 +16,9 @@ from torch import Tensor
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
 
+#: a label is shown from this score on, the one that gives the best F1 of label sets on the dev sets (docs/auto.md)
+SHOWN_FROM = 0.33
+
 
 @dataclass(frozen=True)
 class Presence:
@@ -45,24 +48,40 @@ class Presence:
         """Evidence (B, C) between 0 and about 1, from softmax probabilities and caption votes."""
         return ((probability + self.floor_probability) * (votes + self.floor_votes)).sqrt()
 
-    def present(self, evidence: Tensor, votes: Tensor) -> Tensor:
-        """Boolean (B, C): the labels an image shows."""
+    def strength(self, evidence: Tensor, votes: Tensor) -> Tensor:
+        """How much (B, C) of the evidence that it needs each label has: from 1 on, it is present."""
         spoken_of = votes.amax(dim=-1, keepdim=True) >= self.least
         needed = (self.share * evidence.amax(dim=-1, keepdim=True)).clamp(min=self.enough)
-        return (evidence >= needed) & spoken_of
+        strength = evidence / needed
+        return strength.where(spoken_of, strength.clamp(max=0.99))
+
+    def present(self, evidence: Tensor, votes: Tensor) -> Tensor:
+        """Boolean (B, C): the labels an image shows."""
+        return self.strength(evidence, votes) >= 1
 
 
 class Decision:
-    """The rule at work for one label list: hears the captions, then says how sure it is of each label."""
+    """How sure it is of each label of a list, and which of them are shown: those from one score on, whatever the photo.
 
-    def __init__(self, captions: LabelledCaptions, logit_scale: float, rule: Presence | None = None):
+    A method that gives log-odds of its own (`auto`) has said it all. For every other the captions are heard and the
+    rule judges; what it needs of a label in a photo then lies at the same score in all photos.
+    """
+
+    def __init__(self, captions: LabelledCaptions | None, logit_scale: float, rule: Presence | None = None):
         self.captions, self.logit_scale, self.rule = captions, logit_scale, rule or Presence()
 
     def votes(self, views: Tensor) -> Tensor:
         """What captions say (B, C) of images by their views (B, N, D)."""
+        assert self.captions is not None  # only a method that gives odds can do without
         return self.rule.votes(views, self.captions, self.logit_scale)
 
+    def of_odds(self, odds: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (B, C) between 0 and 1, and which labels are present (B, C), from log-odds (B, C)."""
+        score = odds.sigmoid()
+        return score, score >= SHOWN_FROM
+
     def __call__(self, probability: Tensor, votes: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores (B, C) between 0 and 1, and which labels are present (B, C)."""
-        evidence = self.rule.evidence(probability, votes)
-        return evidence.clamp(max=1.0), self.rule.present(evidence, votes)
+        """Scores (B, C) between 0 and 1, and which labels are present (B, C), from a softmax and votes."""
+        strength = self.rule.strength(self.rule.evidence(probability, votes), votes)
+        score = strength * SHOWN_FROM / (1 - SHOWN_FROM + strength * SHOWN_FROM)
+        return score, strength >= 1

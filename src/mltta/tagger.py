@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mltta.captions.labelled import label_captions
 from mltta.captions.open import open_captions
@@ -14,11 +14,11 @@ from mltta.captions.store import CaptionBase, default_captions
 from mltta.decision import Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.load import find_images
-from mltta.labels import LabelSet
+from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.methods import create_method, method_class
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
-from mltta.model.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource
+from mltta.model.prompts import DescriptionSource, TemplateSource
 from mltta.pipeline.execution import Execution
 from mltta.pipeline.features import Pipeline
 from mltta.pipeline.prepare import Photo
@@ -69,8 +69,8 @@ class Tagger:
         labels: Any = "coco",
         method: str = "ml-tta",
         *,
-        captions: CaptionBase | str | Path | None = None,
-        template: TemplateSource = DEFAULT_TEMPLATE,
+        captions: CaptionBase | str | Path | Literal[False] | None = None,
+        template: TemplateSource | None = None,
         descriptions: DescriptionSource | None = None,
         teacher: str | Backbone | None = None,
         preset: str = "paper",
@@ -83,9 +83,10 @@ class Tagger:
         model: a name, or a backbone from ``load_backbone``, which takes weights, device, precision and prompts.
         labels: by default COCO's 80; a list, a mapping to synonyms, "voc" / "coco" / "nuswide", or a label file.
         method: how to adapt; ``list_methods()``.
-        captions: a caption base, its folder, "hf-hub:ORG/NAME", or a file of captions that ``read_texts`` takes.
-        template: one prompt template, several, or the name of a set; only "clip" and other methods that tune no
-            prompt take several.
+        captions: a caption base, its folder, "hf-hub:ORG/NAME", or a file of captions that ``read_texts`` takes;
+            False: none, for a method that can do without.
+        template: one prompt template, several, or the name of a set, by default the method's own; only methods that
+            tune no prompt take several.
         descriptions: sentences by label, or a JSON file with them.
         teacher: a second model for the methods that ask one, or "self".
         preset: "paper", or "released" for what the authors' code does differently.
@@ -95,6 +96,8 @@ class Tagger:
         options: fields of the method's config.
         """
         self.labels = LabelSet.of(labels)
+        if self.labels.source not in BUILT_IN:
+            self.labels = with_known_words(self.labels)
         method_class(method).Config.make(preset, **options)  # wrong settings are named before any loading
         backbone = model if isinstance(model, Backbone) else load_backbone(model)
         if not backbone.trained:
@@ -104,16 +107,18 @@ class Tagger:
                 "the embedded model reads English only; labels in other languages will score at random"
             )
         self.backbone, self.seed, self.execution = backbone, seed, execution or Execution()
-        if isinstance(captions, (str, Path)):
-            captions = open_captions(captions, backbone)
-        labelled = label_captions(self.labels, backbone, captions or default_captions(backbone))
+        base: CaptionBase | Literal[False] | None
+        if captions is None or captions is False or isinstance(captions, CaptionBase):
+            base = captions
+        else:
+            base = False if captions == "none" else open_captions(captions, backbone)
         self.method = create_method(
             method,
             backbone,
             self.labels,
             template=template,
             descriptions=descriptions,
-            captions=labelled,
+            captions=base,
             teacher=teacher,
             preset=preset,
             **options,
@@ -123,7 +128,10 @@ class Tagger:
                 "merge='minmax' scales scores by their extremes over a whole dataset, so a photo's tags would depend "
                 "on the photos beside it; for tagging use merge='sum'"
             )
-        self.decision = Decision(labelled, backbone.logit_scale, presence)
+        heard = None
+        if self.method.emits != "odds":
+            heard = label_captions(self.labels, backbone, base or default_captions(backbone))
+        self.decision = Decision(heard, backbone.logit_scale, presence)
         self.pipeline = Pipeline(backbone, self.method.needs, seed=seed, execution=self.execution)
 
     def __call__(self, images: Any) -> Tags | list[Tags]:

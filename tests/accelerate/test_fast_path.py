@@ -7,6 +7,7 @@ import torch
 
 from benchmarks.plain import Plain
 from mltta import CaptionBase, LabelSet, create_method
+from mltta.accelerate.cuda_labels import CudaLabelEncoder
 from mltta.captions.labelled import label_captions
 from mltta.model.encoded import Encoded
 from tests import golden_data as golden
@@ -50,7 +51,9 @@ def test_a_batch_on_the_fast_path_scores_as_the_plain_procedure_does_image_by_im
     pixels = torch.randn(2, 16, 3, size, size, generator=torch.Generator().manual_seed(3))
     options = {} if name == "clip" else {"views": 16}
     method = create_method(name, backbone, label_set, captions=captions, **options)
-    method.text.jacobian = jacobian
+    if jacobian:  # as in a long run on a GPU
+        method.text = CudaLabelEncoder(method.text._tower, method.text._prompts, None)
+        method.text.jacobian = True
     features = torch.stack([backbone.encode_images(one) for one in pixels])
     got = method(Encoded({method.needs[0]: features}))
     plain = Plain(backbone, label_set, captions).method(name)

@@ -112,8 +112,8 @@ def test_exif_rotation_is_applied_before_tagging(messy, tmp_path):
 
 MEMORY = """
 import resource, sys, threading, time
-from mltta import Tagger
-tagger = Tagger(None, "voc", weights={weights!r}, quick_gelu=True, device="cpu")
+from mltta import Tagger, load_backbone
+tagger = Tagger(load_backbone(None, {weights!r}, quick_gelu=True, device="cpu"), "voc")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 list(tagger(sys.argv[1]))
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**20)

@@ -24,10 +24,10 @@ CASES = [
 ]
 
 
-def released(case: str, **options) -> tuple[MLTTA, torch.Tensor]:
+def released(case: str, accelerate: bool | None = None, **options) -> tuple[MLTTA, torch.Tensor]:
     """The method as released on a recorded case, and the features (1, N, D) of its views."""
     arch, classes, temperature, n = case.removeprefix("ml_tta/").split("_")
-    backbone = golden.backbone(arch, temperature)
+    backbone = golden.backbone(arch, temperature, accelerate)
     problem = Problem(
         backbone.encode_labels(golden.class_names(case)), backbone.logit_scale, golden.captions(arch, classes)
     )

@@ -26,7 +26,7 @@ SHOWN = {  # by eye: what the photograph shows, and what the tagger must find at
 
 @pytest.fixture(scope="module")
 def tagger() -> Tagger:
-    return Tagger(labels=ROOT / "examples" / "labels.txt", device="cpu")
+    return Tagger(load_backbone("mini", device="cpu"), ROOT / "examples" / "labels.txt")
 
 
 def test_the_embedded_files_keep_their_size():
@@ -45,7 +45,7 @@ def test_every_label_called_present_on_a_sample_photograph_is_right(tagger, phot
 
 
 def test_a_list_that_has_nothing_to_do_with_the_photograph_gives_no_labels():
-    tags = Tagger(labels=["zebra", "pizza", "toilet"], device="cpu")(PHOTOS / "cat.jpg")
+    tags = Tagger(load_backbone("mini", device="cpu"), ["zebra", "pizza", "toilet"])(PHOTOS / "cat.jpg")
     assert tags.present == []
     assert len(tags) == 3
 

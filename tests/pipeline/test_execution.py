@@ -1,17 +1,18 @@
-"""How a run is carried out: what is chosen, what can be told, and that results do not hang on it."""
+"""How a run is carried out: what is chosen, what can be told, and how it goes on when memory runs out."""
 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from mltta import Tagger, create_method, load_backbone
+from mltta import load_backbone
 from mltta.errors import ConfigError
-from mltta.pipeline.execution import COMPILED_IMAGES, Execution
-
-PHOTO = "examples/photos/cat.jpg"
+from mltta.pipeline.execution import COMPILED_IMAGES, Execution, Halving
 
 
 @pytest.fixture(scope="module")
@@ -20,38 +21,62 @@ def mini():
 
 
 def test_what_is_told_is_done(mini) -> None:
-    told = Execution(batch_size=3, workers=2, jacobian=True)
+    told = Execution(batch_size=3, workers=2)
     assert (told.images_at_once(mini), told.processes(mini)) == (3, 2)
-    method = create_method("tpt", mini, ["dog", "cat"])
-    told.apply(method)
-    assert method.text.jacobian is True
 
 
-def test_choices_are_logged_for_those_who_ask(mini, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "mltta"):
-        assert Execution().images_at_once(mini) == 8
-        assert Execution().processes(mini) >= 0
-        load_backbone("mini", device="cpu")
-    said = caplog.text
-    for word in ("8 images at a time", "processes decode", "mini on cpu", "float32", "8 views at a time"):
-        assert word in said
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"batch_size": -1}, {"workers": -1}])
+def test_what_cannot_be_done_is_refused(wrong) -> None:
+    with pytest.raises(ConfigError, match="a batch size of at least 1 and 0 or more workers"):
+        Execution(**wrong)
 
 
-def test_a_cpu_compiles_only_when_told(mini) -> None:
-    Execution().prepare(mini, COMPILED_IMAGES)
-    assert mini.image_tower.compiled_for == 0
-
-
-def test_where_compiling_fails_the_tower_goes_on(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(("threads", "images"), [(1, 1), (3, 3), (40, 8)])
+def test_a_cpu_works_on_as_many_images_as_it_has_threads_and_on_no_more_than_eight(
+    mini, monkeypatch, threads, images
 ) -> None:
-    monkeypatch.setenv("CXX", "/bin/false")  # the compiler that torch would call
-    monkeypatch.setattr("torch._inductor.config.cpp.cxx", ("/bin/false",))
-    backbone = load_backbone("ViT-S-32", device="cpu", random_weights=True)
-    before = backbone.encode_images(torch.zeros(2, 3, 224, 224))
-    Execution(compile=True).prepare(backbone, 1)
-    assert "could not be compiled" in caplog.text
-    assert torch.equal(backbone.encode_images(torch.zeros(2, 3, 224, 224)), before)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert Execution().images_at_once(mini) == images
+
+
+def test_processes_are_some_on_a_cpu_many_beside_a_gpu_and_none_without_memory_to_share(
+    mini, monkeypatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    beside_a_gpu = SimpleNamespace(device=torch.device("cuda"))
+    for free, on_cpu, beside in ((8 * 2**30, 3, 12), (2**30, 0, 0)):
+        monkeypatch.setattr(os, "statvfs", lambda _, free=free: SimpleNamespace(f_bavail=free, f_frsize=1))
+        assert Execution().processes(mini) == on_cpu
+        assert Execution().processes(beside_a_gpu) == beside
+
+
+def test_choices_are_logged_for_those_who_ask(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "mltta"):
+        backbone = load_backbone("mini", device="cpu")
+        at_once, processes = Execution().images_at_once(backbone), Execution().processes(backbone)
+    said = [f"{at_once} images at a time", f"{processes} processes decode"]
+    for word in (*said, "mini on cpu", "float32", "8 views at a time"):
+        assert word in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("device", "images", "told", "compiled"),
+    [
+        ("cuda", COMPILED_IMAGES, None, True),
+        ("cuda", COMPILED_IMAGES - 1, None, False),
+        ("cuda", COMPILED_IMAGES, False, False),
+        ("cpu", COMPILED_IMAGES, None, False),
+        ("cpu", 1, True, True),
+    ],
+)
+def test_long_runs_on_a_gpu_compile_the_image_tower_and_others_when_told(
+    device, images, told, compiled
+) -> None:
+    calls: list[bool] = []
+    tower = SimpleNamespace(compile=lambda: calls.append(True))
+    backbone = SimpleNamespace(device=torch.device(device), image_tower=tower)
+    Execution(compile=told).prepare(backbone, images)
+    assert calls == [True] * compiled
 
 
 def test_precision_can_be_told_by_name() -> None:
@@ -60,10 +85,58 @@ def test_precision_can_be_told_by_name() -> None:
         load_backbone("mini", device="cpu", image_dtype="int4")
 
 
-def test_a_kept_jacobian_gives_the_same_tags(mini) -> None:
-    with_it, without = (
-        Tagger(mini, ["cat", "dog", "sofa"], views=8, jacobian=keep)(PHOTO) for keep in (True, False)
-    )
-    assert [item["label"] for item in with_it] == [item["label"] for item in without]
-    for one, other in zip(with_it, without, strict=True):
-        assert one["score"] == pytest.approx(other["score"], abs=1e-4)
+class Memory:
+    """Work that takes so many items at once and no more."""
+
+    def __init__(self, most: int):
+        self.most = most
+        self.tried: list[int] = []
+
+    def __call__(self, items: Sequence[int]) -> list[int]:
+        self.tried.append(len(items))
+        if len(items) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return [10 * item for item in items]
+
+
+def test_out_of_memory_half_as_many_are_worked_on_from_then_on_in_the_same_order(caplog) -> None:
+    memory, at_once = Memory(3), Halving(8)
+    assert at_once(memory, range(7)) == [0, 10, 20, 30, 40, 50, 60]
+    assert memory.tried == [7, 3, 3, 1]
+    assert "out of GPU memory: 3 images at a time from here on" in caplog.text
+    memory.most = 100
+    assert at_once(memory, list(range(7))) == [0, 10, 20, 30, 40, 50, 60]
+    assert memory.tried[4:] == [3, 3, 1], "and in the next call too"
+
+
+def test_memory_that_shrinks_in_the_middle_loses_nothing() -> None:
+    memory, at_once = Memory(8), Halving(8)
+    done: list[int] = []
+
+    def work(items: Sequence[int]) -> list[int]:
+        memory.most = 8 if len(done) < 8 else 2
+        found = memory(items)
+        done.extend(found)
+        return found
+
+    assert at_once(work, range(20)) == [10 * i for i in range(20)]
+    assert memory.tried == [8, 8, 4, 2, 2, 2, 2, 2, 2]
+
+
+def test_a_single_item_that_does_not_fit_is_an_error() -> None:
+    memory = Memory(0)
+    with pytest.raises(torch.OutOfMemoryError):
+        Halving(4)(memory, range(5))
+    assert memory.tried == [4, 2, 1]
+
+
+def test_other_errors_of_the_work_are_not_swallowed() -> None:
+    def work(items: Sequence[int]) -> list[int]:
+        raise ValueError("no memory was harmed")
+
+    with pytest.raises(ValueError, match="no memory was harmed"):
+        Halving(4)(work, range(5))
+
+
+def test_no_items_are_no_work() -> None:
+    assert Halving(4)(Memory(1), []) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
 #: sentences composed for a label that no caption mentions, fewer when there are thousands of labels
 PER_LABEL, COMPOSED_AT_MOST = 16, 8192
+# Pairs of a caption and a label that are added up at once.
+PAIRS_AT_ONCE = 2**18
 
-_lately: deque[tuple[tuple[LabelSet, str, str, str], LabelledCaptions]] = deque(maxlen=4)
+_lately: deque[tuple[tuple[LabelSet, str, str, str, str, bool], LabelledCaptions]] = deque(maxlen=4)
 
 
 class LabelledCaptions:
@@ -83,6 +86,29 @@ class LabelledCaptions:
         weight = (scale * similarity).softmax(dim=-1)
         return (weight.unsqueeze(-2) @ self.multi_hot(near)).squeeze(-2)
 
+    def shares(self, features: Tensor, scale: float) -> Tensor:
+        """Share (B, C) of all captions, each by its likeness to a feature (B, D), that names each label."""
+        weight = (scale * features @ self.embeddings.T).softmax(dim=-1)  # (B, K)
+        found = torch.zeros(len(features), self.n_labels, device=features.device)
+        for start in range(0, len(self._pairs[0]), PAIRS_AT_ONCE):
+            caption, label = (part[start : start + PAIRS_AT_ONCE] for part in self._pairs)
+            found.index_add_(1, label, weight[:, caption])
+        return found
+
+    @cached_property
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """Every caption with every label that it names, each pair once."""
+        pairs = [(i, label) for i, labels in enumerate(self.mentions) for label in dict.fromkeys(labels)]
+        caption, label = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.to(self.embeddings.device)
+        return caption, label
+
+    @cached_property
+    def spoken_of(self) -> Tensor:
+        """Which labels (C,) some caption names."""
+        named = torch.zeros(self.n_labels, dtype=torch.bool, device=self.embeddings.device)
+        named[self._pairs[1]] = True
+        return named
+
     def multi_hot(self, caption: Tensor) -> Tensor:
         """Label sets (..., C) of captions (...) as zeros and ones."""
         members = self._members[caption].long()
@@ -90,27 +116,34 @@ class LabelledCaptions:
         return hot.scatter_(-1, members, 1.0)[..., :-1]
 
 
-def label_captions(labels: LabelSet, backbone: Backbone, base: CaptionBase) -> LabelledCaptions:
+def label_captions(
+    labels: LabelSet, backbone: Backbone, base: CaptionBase, *, apart: bool = False
+) -> LabelledCaptions:
     """A base's captions with the labels each names, plus composed ones for labels that none of them names.
 
     The last few are kept: several methods of one run ask for the same.
+
+    Args:
+        apart: look for each label as if there were no other, and compose nothing: what names a label then does not
+            depend on the rest of the list.
     """
     base.check_backbone(backbone)
-    wanted = (labels, base.digest, backbone.text_fingerprint, str(backbone.device))
+    tricks = ",".join(sorted(backbone.acceleration.tricks))  # they choose the search
+    wanted = (labels, base.digest, backbone.text_fingerprint, str(backbone.device), tricks, apart)
     for key, found in _lately:
         if key == wanted:
             return found
-    made = _label(labels, backbone, base)
+    made = _label(labels, backbone, base, apart)
     _lately.append((wanted, made))
     return made
 
 
-def _label(labels: LabelSet, backbone: Backbone, base: CaptionBase) -> LabelledCaptions:
-    mentions = label_matches(base.texts, labels, duplicates=True)
+def _label(labels: LabelSet, backbone: Backbone, base: CaptionBase, apart: bool) -> LabelledCaptions:
+    mentions = label_matches(base.texts, labels, duplicates=True, apart=apart)
     parts = [base.embeddings.float()]
     named = {label for labels_of in mentions for label in labels_of}
     missing = [i for i in range(len(labels)) if i not in named]
-    if missing:
+    if missing and not apart:
         per_label = max(2, min(PER_LABEL, COMPOSED_AT_MOST // len(missing)))
         composed = compose_captions(labels, missing, per_label)
         mentions += [list(labels_of) for _, labels_of in composed]

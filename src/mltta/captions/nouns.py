@@ -63,13 +63,16 @@ class NounFilter:
     [1, 0]
     """
 
-    def __init__(self, labels: LabelSet) -> None:
+    def __init__(self, labels: LabelSet, apart: bool = False) -> None:
+        """Args:
+        apart: a phrase names every label that has it; otherwise a label's own name goes before another's synonym.
+        """
         own: dict[tuple[str, ...], dict[int, None]] = {}
         other: dict[tuple[str, ...], dict[int, None]] = {}
         for i, (name, text, synonyms) in enumerate(
             zip(labels.names, labels.texts, labels.synonyms, strict=True)
         ):
-            for table, texts in ((own, (name, text)), (other, synonyms)):
+            for table, texts in ((own, (name, text)), (own if apart else other, synonyms)):
                 for phrase in itertools.chain.from_iterable(map(_phrases, texts)):
                     table.setdefault(phrase, {})[i] = None
         # A label's own name goes before another label's synonym. Value: words consumed, labels named.
@@ -161,9 +164,11 @@ class NounFilter:
         self._table.update(extra)
 
 
-def label_matches(texts: Iterable[str], labels: LabelSet, duplicates: bool = False) -> list[list[int]]:
+def label_matches(
+    texts: Iterable[str], labels: LabelSet, duplicates: bool = False, apart: bool = False
+) -> list[list[int]]:
     """Return for each text the labels it names."""
-    nouns = NounFilter(labels)
+    nouns = NounFilter(labels, apart)
     return [nouns(text, duplicates) for text in texts]
 
 

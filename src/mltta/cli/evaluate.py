@@ -109,7 +109,7 @@ def eval_(
     captions: options.Captions = None,
     synonyms: options.Synonyms = None,
     wordnet: options.Wordnet = False,
-    template: options.Template = "a photo of a {}.",
+    template: options.Template = None,
     prompts: options.Prompts = None,
     descriptions: options.DescriptionFile = None,
     teacher: options.Teacher = None,

@@ -55,7 +55,7 @@ Teacher = Annotated[
 Captions = Annotated[
     str | None,
     typer.Option(
-        help="A caption base, hf-hub:ORG/NAME, or a file of captions (.txt, .jsonl, .csv, COCO's .json, .gz)."
+        help="A caption base, hf-hub:ORG/NAME, a file of captions (.txt, .jsonl, .csv, COCO's .json, .gz), or none."
     ),
 ]
 Synonyms = Annotated[
@@ -66,9 +66,10 @@ Synonyms = Annotated[
 ]
 Wordnet = Annotated[bool, typer.Option("--wordnet", help="Also WordNet's synonyms (mltta[wordnet]).")]
 Template = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt."
+        help="Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt.",
+        show_default="the method's own",
     ),
 ]
 Prompts = Annotated[

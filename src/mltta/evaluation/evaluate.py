@@ -25,7 +25,7 @@ from mltta.methods import method_class
 from mltta.methods.base import Method, OnlineMethod, State
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
-from mltta.model.prompts import DEFAULT_TEMPLATE, DescriptionSource, TemplateSource, load_descriptions
+from mltta.model.prompts import DescriptionSource, TemplateSource, load_descriptions
 from mltta.pipeline.cache import FeatureCache
 from mltta.pipeline.execution import Execution
 from mltta.pipeline.features import Counts, Features, Pipeline
@@ -66,7 +66,7 @@ def evaluate(
     *,
     out: str | Path,
     captions: CaptionBase | None = None,
-    template: TemplateSource = DEFAULT_TEMPLATE,
+    template: TemplateSource | None = None,
     descriptions: DescriptionSource | None = None,
     teacher: Backbone | str | None = None,
     seed: int = 0,
@@ -85,7 +85,7 @@ def evaluate(
         recipes: methods with their settings; a plain name takes the paper's.
         out: folder of results; each recipe gets its own inside.
         captions: a caption base of this backbone, by default the one that ships.
-        template: one prompt template, several, or the name of a set ("openai", "simple").
+        template: one prompt template, several, or the name of a set ("openai", "simple"); by default each method's own.
         descriptions: sentences by label, or a JSON file with them; the label's feature is the mean of all its prompts.
         teacher: a second model for the methods that ask one, or "self".
         cache: keep features in the user's cache folder, in the folder given, or not at all.
@@ -100,14 +100,13 @@ def evaluate(
     if not len(dataset):
         raise ConfigError(f"{dataset.name} has no images")
     base = captions if captions is not None else default_captions(backbone)
-    labelled = label_captions(dataset.labels, backbone, base)
     said = None if descriptions is None else load_descriptions(descriptions, dataset.labels)
     asked = any(method_class(recipe.method).uses_teacher for recipe in chosen)
     if isinstance(teacher, str) and teacher != "self" and asked:
         teacher = load_backbone(teacher, device=backbone.device)  # once for all recipes
     setting = Setting(dataset, backbone, base, template, said, teacher, seed)
     # wrong settings end here, before any work
-    methods = [setting.method(recipe, labelled) for recipe in chosen]
+    methods = [setting.method(recipe) for recipe in chosen]
     with ExitStack() as stack:
         runs: dict[Path, _Run] = {}
         folders = []
@@ -119,6 +118,8 @@ def evaluate(
                 runs[folder] = _open(folder, about, setting, recipe, method, fresh)
                 stack.callback(runs[folder].writer.close)
         done = Evaluation([], Counts(), resumed={run.recipe.key: run.writer.resumed for run in runs.values()})
+        heard = any(method.emits != "odds" for method in methods)
+        labelled = label_captions(dataset.labels, backbone, base) if heard else None
         decision = Decision(labelled, backbone.logit_scale)
         for group in _passes(list(runs.values())):
             _pass(setting, decision, group, cache, execution or Execution(), done, progress)

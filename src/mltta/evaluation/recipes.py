@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from mltta import __version__
-from mltta.captions.labelled import LabelledCaptions
 from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
 from mltta.methods import create_method
 from mltta.methods.base import Method
 from mltta.model.backbone import Backbone
-from mltta.model.prompts import DEFAULT_TEMPLATE, TemplateSource
+from mltta.model.prompts import TemplateSource, list_templates
 from mltta.pipeline.cache import rendering
 
 
@@ -54,20 +53,20 @@ class Setting:
     dataset: Dataset
     backbone: Backbone
     captions: CaptionBase
-    template: TemplateSource = DEFAULT_TEMPLATE
+    template: TemplateSource | None = None
     descriptions: Mapping[str, Sequence[str]] | None = None
     teacher: Backbone | str | None = None
     seed: int = 0
 
-    def method(self, recipe: Recipe, captions: LabelledCaptions) -> Method:
-        """A recipe's method, with the captions labelled once for all."""
+    def method(self, recipe: Recipe) -> Method:
+        """A recipe's method."""
         return create_method(
             recipe.method,
             self.backbone,
             self.dataset.labels,
             template=self.template,
             descriptions=self.descriptions,
-            captions=captions,
+            captions=self.captions,
             teacher=self.teacher,
             preset=recipe.preset,
             **recipe.options,
@@ -95,7 +94,7 @@ class Setting:
             "labels": list(dataset.labels.names),
             "prompted_as": list(dataset.labels.texts),
             "synonyms": _digest(json.dumps(dataset.labels.synonyms).encode()),
-            "template": self.template if isinstance(self.template, str) else list(self.template),
+            "template": list(list_templates(self.template or type(method).default_template)),
             "descriptions": self.descriptions
             and _digest(json.dumps(self.descriptions, sort_keys=True).encode()),
             "prompts": backbone.prompts and f"{backbone.prompts.title} {backbone.prompts.digest}",

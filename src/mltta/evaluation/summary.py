@@ -194,7 +194,7 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
         f"{run['dataset']}, {len(first.result.scored):,} images, {len(run['labels'])} labels, {run['model']}."
     ]
     notes += [f"{len(first.result.failed):,} images could not be read."] * bool(first.result.failed)
-    if run["template"] != DEFAULT_TEMPLATE or run["descriptions"]:
+    if run["template"] != [DEFAULT_TEMPLATE] or run["descriptions"]:
         said = " and descriptions" if run["descriptions"] else ""
         notes.append(f"Prompted with {run['template']!r}{said}.")
     absent = int((first.targets == 1).any(axis=0).size - (first.targets == 1).any(axis=0).sum())

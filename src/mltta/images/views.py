@@ -144,7 +144,9 @@ class ViewSpec:
 
 @dataclass(frozen=True)
 class LocalSpec:
-    """Views that one pass gives: windows of the map of a larger input, behind the clean view unless that is left out.
+    """Views that one pass gives: the mean of the map of a larger input, those of its quarters, then windows of it.
+
+    Before them stands the clean view, which takes a pass of its own, unless it is left out.
 
     The input shows the whole image, squashed to a square. All lengths are in its pixels: a window is so many locations
     of the tower's map as it takes to cover them, at least one. A tower without a map (`mltta.model.local`) looks at
@@ -158,6 +160,8 @@ class LocalSpec:
     # what the other kind of views can be
     augmix: ClassVar[bool] = False
     generated: ClassVar[str] = ""
+    #: rows that show more than a window: the whole and its quarters
+    PARTS: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         for name in ("size", "window", "stride"):

@@ -35,6 +35,7 @@ def with_known_words(labels: LabelSet) -> LabelSet:
     own = {label_key(word) for words in (labels.names, texts) for word in words}
     synonyms = []
     for name, text, given in zip(labels.names, texts, labels.synonyms, strict=True):
-        words = [*given, *(word for key in (name, text) for word in known.get(label_key(key), ("", ()))[1])]
+        # those that are known come first: a list typed by hand and one by name then have them in the same order
+        words = [*(word for key in (name, text) for word in known.get(label_key(key), ("", ()))[1]), *given]
         synonyms.append(tuple(dict.fromkeys(word for word in words if label_key(word) not in own)))
     return replace(labels, texts=tuple(texts), synonyms=tuple(synonyms))

@@ -16,10 +16,14 @@ from mltta.images.views import AnySpec
 from mltta.methods.config import Config
 from mltta.model.encoded import Encoded, Views
 from mltta.model.label_encoder import LabelEncoder
+from mltta.model.prompts import DEFAULT_TEMPLATE
 
 if TYPE_CHECKING:
+    from mltta.methods.words import Words
     from mltta.model.backbone import Backbone
 
+#: what a method's branches are: logits that compete over the labels, probabilities that do, or log-odds of each label
+Emits = Literal["logits", "probabilities", "odds"]
 #: how the scores of a method's branches become one
 Merging = Literal["sum", "minmax"]
 
@@ -44,6 +48,7 @@ class Problem:
     captions: LabelledCaptions | None = None
     teacher: Teacher | None = None
     backbone: Backbone | None = None
+    words: Words | None = None
 
 
 class Method(ABC):
@@ -56,6 +61,10 @@ class Method(ABC):
     uses_captions: ClassVar[bool] = False
     #: whether the method tunes the context in front of the labels
     tunes_context: ClassVar[bool] = False
+    #: whether the method looks for synonyms too, and compares labels with a background of everyday words
+    uses_words: ClassVar[bool] = False
+    #: the prompt template, or set of them, that it is used with unless told otherwise
+    default_template: ClassVar[str] = DEFAULT_TEMPLATE
     #: whether the method asks a second model
     uses_teacher: ClassVar[bool] = False
     #: whether the method asks for the pixels of views again; then Encoded must be able to render them
@@ -109,7 +118,7 @@ class Method(ABC):
         return ["view"]
 
     @property
-    def emits(self) -> Literal["logits", "probabilities"]:
+    def emits(self) -> Emits:
         """What the branches are."""
         return "logits"
 
@@ -149,8 +158,10 @@ def merge_branches(branches: Tensor, how: str = "sum") -> Tensor:
 
 
 def branch_probabilities(branches: Tensor, emits: str = "logits") -> Tensor:
-    """Softmax (N, C) over the labels of the mean of the branches (N, branches, C)."""
+    """Softmax (N, C) over the labels of the mean of the branches (N, branches, C); of log-odds each label's own."""
     mean = branches.mean(dim=1)
+    if emits == "odds":
+        return mean.sigmoid()
     return (
         mean.softmax(dim=-1) if emits == "logits" else mean / mean.sum(dim=-1, keepdim=True).clamp(min=1e-12)
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.store import CaptionBase, default_captions
 from mltta.errors import ConfigError
-from mltta.labels import LabelSet
+from mltta.labels import LabelSet, with_known_words
 from mltta.methods.base import Method, Problem, Teacher, method_class
+from mltta.methods.words import label_words
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
 from mltta.model.prompts import (
@@ -25,9 +26,9 @@ def create_method(
     backbone: Backbone,
     labels: Any,
     *,
-    template: TemplateSource = DEFAULT_TEMPLATE,
+    template: TemplateSource | None = None,
     descriptions: DescriptionSource | None = None,
-    captions: CaptionBase | LabelledCaptions | None = None,
+    captions: CaptionBase | LabelledCaptions | Literal[False] | None = None,
     teacher: Backbone | str | None = None,
     preset: str = "paper",
     **options: Any,
@@ -36,13 +37,15 @@ def create_method(
 
     Args:
         name: one of ``list_methods()``.
-        backbone: the frozen model; learned prompts that it reads start the context (``Backbone.prompted``).
+        backbone: the frozen model; learned prompts that it reads start the context (``with_prompts``).
         labels: anything ``LabelSet.of`` takes.
-        template: prompt with one {}; the words in front of it start the context. Or several prompts, or the name of
-            a set, "openai" or "simple": a label's feature is then their mean, for methods that tune no context.
+        template: prompt with one {}, by default the method's own; the words in front of it start the context. Or
+            several prompts, or the name of a set, "openai" or "simple": a label's feature is then their mean, for
+            methods that tune no context.
         descriptions: sentences by label, or a JSON file of them, that join the mean; see ``load_descriptions``.
         captions: a caption base of this backbone; by default the one that ships with the package. Labels that
-            no caption mentions get composed ones. Or captions labelled already, for these labels.
+            no caption mentions get composed ones. Or captions labelled already, for these labels. False: none, for the
+            methods that can do without.
         teacher: a second model for the methods that ask one (a backbone or its name), or "self".
         preset: "paper", or "released" for what the authors' code does differently.
         options: fields of the method's config.
@@ -50,6 +53,8 @@ def create_method(
     cls = method_class(name)
     config = cls.Config.make(preset, **options)
     labels = LabelSet.of(labels)
+    if template is None:
+        template = DEFAULT_TEMPLATE if backbone.prompts is not None else cls.default_template
     template = list_templates(template)
     if descriptions is not None:
         descriptions = load_descriptions(descriptions, labels)
@@ -58,17 +63,32 @@ def create_method(
             f"{name} tunes the words in front of a label, and an ensemble of templates has no single context: give one "
             f"template such as {DEFAULT_TEMPLATE!r} and no descriptions, or use a method that tunes none, such as clip"
         )
+    words = None
+    if cls.uses_words:
+        labels = with_known_words(labels)
+        words = label_words(backbone, labels, template)
     text = backbone.encode_labels(labels, template, descriptions=descriptions)
     labelled = None
     if cls.needs_captions(config):
-        given = captions or default_captions(backbone)
-        labelled = given if isinstance(given, LabelledCaptions) else label_captions(labels, backbone, given)
+        if captions is False:
+            raise ConfigError(f"{name} retrieves captions: give some, or none at all for those that ship")
+        labelled = _labelled(labels, backbone, captions)
+    elif cls.uses_words and captions is not False:
+        labelled = _labelled(labels, backbone, captions, apart=True)
     judge = (
         make_teacher(teacher, backbone, labels, template, descriptions)
         if cls.uses_teacher and teacher
         else None
     )
-    return cls(Problem(text, backbone.logit_scale, labelled, judge, backbone), config)
+    return cls(Problem(text, backbone.logit_scale, labelled, judge, backbone, words), config)
+
+
+def _labelled(
+    labels: LabelSet, backbone: Backbone, captions: CaptionBase | LabelledCaptions | None, apart: bool = False
+) -> LabelledCaptions:
+    if isinstance(captions, LabelledCaptions):
+        return captions
+    return label_captions(labels, backbone, captions or default_captions(backbone), apart=apart)
 
 
 def make_teacher(

@@ -8,7 +8,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.methods.base import OnlineMethod, State, register
+from mltta.methods.base import Emits, OnlineMethod, State, register
 from mltta.methods.config import MOST_KEPT, Rule, ViewConfig
 from mltta.methods.tda import empty_memory, remember
 from mltta.model.encoded import Encoded
@@ -50,7 +50,7 @@ class DMN(OnlineMethod):
         return ["text", "memory"]
 
     @property
-    def emits(self) -> Literal["logits", "probabilities"]:
+    def emits(self) -> Emits:
         return "logits" if self.config.score == "logits" else "probabilities"
 
     def start(self) -> State:

@@ -22,7 +22,7 @@ from mltta.model.encoded import Encoded, Views
 from mltta.model.image_tower import ImageTower
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.learned_prompts import AnyPrompts
-from mltta.model.local import Local, local_path, tiles, windows
+from mltta.model.local import Local, local_path, parts, tiles, windows
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
@@ -136,13 +136,18 @@ class Backbone:
         return self._local_towers[spec]
 
     def _look_locally(self, spec: LocalSpec, pixels: Tensor) -> Tensor:
-        """Windows (N, L, D), not of unit length, of inputs (N, 3, S, S); features of tiles where there is no map."""
-        if self.local is None:
-            cut = tiles(pixels, self.preprocess.size)
-            return self.model.encode_image(cut.flatten(0, 1)).view(*cut.shape[:2], -1)  # type: ignore[no-any-return]
-        cells = self.local(pixels)  # (N, h, w, D)
-        step = spec.size / cells.shape[1]
-        return windows(cells, max(1, round(spec.window / step)), max(1, round(spec.stride / step)))
+        """The whole, its quarters and windows (N, 5 + L, D), not of unit length, of inputs (N, 3, S, S)."""
+        if self.local is not None:
+            cells = self.local(pixels)  # (N, h, w, D)
+            step = spec.size / cells.shape[1]
+            sides = max(1, round(spec.window / step)), max(1, round(spec.stride / step))
+            return torch.cat([parts(cells), windows(cells, *sides)], dim=1)
+        # without a map, tiles stand for its locations
+        side = self.preprocess.size
+        cut = tiles(pixels, side)  # (N, n, n, 3, side, side)
+        found = self.model.encode_image(cut.flatten(0, 2))
+        cells = F.normalize(found.float(), dim=-1).view(*cut.shape[:3], -1)
+        return torch.cat([parts(cells), cells.flatten(1, 2)], dim=1)
 
     def renderer_of(self, spec: AnySpec) -> Renderer | None:
         """What makes a spec's pixels where the image tower is."""

@@ -167,10 +167,21 @@ def windows(cells: Tensor, size: int, step: int) -> Tensor:
     return pooled.flatten(2).transpose(1, 2)
 
 
+def parts(cells: Tensor) -> Tensor:
+    """Means (N, 5, D) of all locations (N, h, w, D), and of the four quarters of the map."""
+    _, h, w, _ = cells.shape
+    whole = cells.float().mean(dim=(1, 2))[:, None]
+    if min(h, w) == 1:
+        return whole.expand(-1, 5, -1)
+    half = (h + 1) // 2, (w + 1) // 2
+    quarters = F.avg_pool2d(cells.permute(0, 3, 1, 2).float(), half, (h - half[0], w - half[1]))
+    return torch.cat([whole, quarters.flatten(2).transpose(1, 2)], dim=1)
+
+
 def tiles(pixels: Tensor, side: int) -> Tensor:
-    """Overlapping squares (N, n n, 3, side, side) of images (N, 3, S, S), as few as cover them, evenly spread."""
+    """Overlapping squares (N, n, n, 3, side, side) of images (N, 3, S, S), as few as cover them, evenly spread."""
     size = pixels.shape[-1]
     n = -(-size // side)
     starts = [round(i * (size - side) / max(1, n - 1)) for i in range(n)]
-    cut = [pixels[:, :, y : y + side, x : x + side] for y in starts for x in starts]
-    return torch.stack(cut, dim=1)
+    rows = [torch.stack([pixels[:, :, y : y + side, x : x + side] for x in starts], dim=1) for y in starts]
+    return torch.stack(rows, dim=1)

@@ -11,19 +11,19 @@ import json
 import logging
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from mltta.labels import BUILT_IN, LabelSet
-from mltta.labels.sets import label_key
+from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.storage import atomic
 from mltta.storage.checksums import of_tensors
 from mltta.storage.folders import cache_folder
 
 log = logging.getLogger("mltta")
 FORMAT = "mltta-vocabulary-1"
+#: of each label, so many further words are looked for in a picture
+SYNONYMS = 8
 
 
 class Vocabulary:
@@ -39,14 +39,18 @@ class Vocabulary:
 
 
 def words() -> list[str]:
-    """The texts of all built-in labels, each once, those of the everyday list first."""
+    """The texts of all built-in labels and the first synonyms of each, all once."""
+    labels = [LabelSet.load(name) for name in BUILT_IN]
+    texts = [text for some in labels for text in some.texts]
+    more = [
+        word for some in map(with_known_words, labels) for own in some.synonyms for word in own[:SYNONYMS]
+    ]
+    return list(dict.fromkeys(texts + more))
+
+
+def background_words() -> list[str]:
+    """The texts of all built-in labels: what else a photo could show."""
     return list(dict.fromkeys(text for name in BUILT_IN for text in LabelSet.load(name).texts))
-
-
-def everyday_rows(vocabulary: Vocabulary) -> list[int]:
-    """The rows of the everyday list: the background that a label has to stand out from."""
-    rows = map(vocabulary.row, LabelSet.load("everyday").texts)
-    return [row for row in rows if row is not None]
 
 
 def identity(fingerprint: str, templates: tuple[str, ...], texts: list[str]) -> str:
@@ -88,14 +92,3 @@ def save_to(file: Path, name: str, vocabulary: Vocabulary) -> None:
         atomic.write(file, save(tensors, about))
     except OSError as error:
         log.warning("the features of everyday words could not be kept in %s: %s", file, error)
-
-
-def far_from(
-    background: Tensor, words: list[str], labels: LabelSet, features: Tensor, closest: float
-) -> Tensor:
-    """Which background words (V,) mean something else than every label: not named by one, not closer than that."""
-    own = {label_key(word) for group in (labels.names, labels.texts, *labels.synonyms) for word in group}
-    apart = torch.tensor([label_key(word) not in own for word in words], device=background.device)
-    if not len(background):
-        return apart
-    return apart & ((background @ features.T).amax(dim=-1) < closest)

@@ -72,6 +72,8 @@ class Scorer:
 
     def _ask_captions(self, photos: Sequence[Features]) -> None:
         """Count votes once for the methods that look at the same views, and outside of any method's time."""
+        if self.method.emits == "odds":
+            return
         spec = self.method.needs[0]
         new = [item for item in photos if spec not in item.votes]
 
@@ -109,8 +111,11 @@ class Scorer:
 
     def _decided(self, photos: Sequence[Features], branches: Mapping[str, Tensor]) -> list[Answer]:
         stacked = torch.stack([branches[name] for name in self.method.branch_names], dim=1).float()
-        votes = torch.stack([item.votes[self.method.needs[0]] for item in photos])
-        score, present = self.decision(branch_probabilities(stacked, self.method.emits), votes)
+        if self.method.emits == "odds":
+            score, present = self.decision.of_odds(stacked.mean(dim=1))
+        else:
+            votes = torch.stack([item.votes[self.method.needs[0]] for item in photos])
+            score, present = self.decision(branch_probabilities(stacked, self.method.emits), votes)
         return list(zip(stacked.cpu(), score.cpu(), present.cpu(), strict=True))
 
     def _scored(self, item: Features, answer: Answer, ms: float) -> Scored:

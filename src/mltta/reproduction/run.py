@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from mltta.captions.labelled import label_captions
 from mltta.captions.store import default_captions
 from mltta.data import Dataset
 from mltta.errors import ConfigError
@@ -99,7 +98,6 @@ class Reproduction:
     def _measure(self, place: Place, backbone: Backbone, settings: Sequence[Setting]) -> None:
         """Run settings that share their prompts."""
         base = default_captions(backbone)
-        labelled = label_captions(place.dataset.labels, backbone, base)
         recipes: dict[Setting, list[Recipe]] = {}
         for setting in settings:
             if setting.method not in list_methods():
@@ -111,7 +109,7 @@ class Reproduction:
                     setting.method,
                     backbone,
                     place.dataset.labels,
-                    captions=labelled,
+                    captions=base,
                     teacher=self.teacher,
                     **options,
                 )

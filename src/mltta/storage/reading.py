@@ -88,6 +88,12 @@ def read_bytes(path: Path, budget: int, error: type[MlttaError]) -> bytes:
     return content
 
 
+def read_text(path: Path, budget: int, error: type[MlttaError]) -> str:
+    """A UTF-8 file's text, with or without a byte order mark, its lines ending in \\n; other errors as they come."""
+    content = read_bytes(path, budget, error).decode("utf-8-sig")
+    return content.replace("\r\n", "\n").replace("\r", "\n") if "\r" in content else content
+
+
 def parse_json(
     content: str | bytes, where: str | os.PathLike[str], error: type[MlttaError], todo: str
 ) -> Any:

@@ -202,6 +202,14 @@ def test_an_empty_answer_of_a_filter_is_an_answer() -> None:
         assert [a.text for a in engine(server.url).answers(requests(1))] == [""]
 
 
+# The command, deaf to nothing: under nohup, or behind a shell's &, a process starts with SIGINT ignored.
+COMMAND = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("mltta", run_name="__main__")
+"""
+
+
 def test_ctrl_c_keeps_what_is_under_way_and_the_same_command_goes_on(tmp_path) -> None:
     def slow(i, handler) -> bool:
         if i == 6:
@@ -212,17 +220,7 @@ def test_ctrl_c_keeps_what_is_under_way_and_the_same_command_goes_on(tmp_path) -
     out = tmp_path / "captions.jsonl"
     with endpoint(slow) as server:
         server.reached = threading.Event()
-        command = [
-            sys.executable,
-            "-m",
-            "mltta.cli",
-            "captions",
-            "generate",
-            "--labels",
-            "voc",
-            "--count",
-            "30",
-        ]
+        command = [sys.executable, "-c", COMMAND, "captions", "generate", "--labels", "voc", "--count", "30"]
         command += ["--engine", "openai", "--base-url", server.url, "--model", "tiny", "--concurrency", "3"]
         process = subprocess.Popen(
             [*command, "--out", out], stderr=subprocess.PIPE, env={**os.environ, "LC_ALL": "C"}

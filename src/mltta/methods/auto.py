@@ -1,0 +1,126 @@
+"""auto: all the labels of a photo for the price of a few passes, and scores that mean the same in every list."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from mltta.images.views import AnySpec, LocalSpec
+from mltta.methods.base import Emits, Method, Problem, register
+from mltta.methods.config import Config, Rule, local_spec
+from mltta.model.encoded import Encoded
+
+
+@dataclass(frozen=True)
+class AutoConfig(Config):
+    """One set of constants for every dataset, list and backbone; docs/auto.md says where each comes from."""
+
+    #: "fast" looks once, at 10/7 of the model's own size, "best" a second time, at 16/7
+    effort: Literal["fast", "best"] = "best"
+    #: what a word of the background weighs beside a label's 1
+    background: float = 0.1
+    #: the power of what captions say; a share that every label has; and that of one which no caption names
+    votes: float = 0.5
+    least_vote: float = 0.003
+    unheard: float = 0.1
+    #: where captions speak less than this of the best label of the list, all of them are less likely
+    silence: float = 0.25
+    #: a label of a list of C has so many rivals beside the background: 1 + min(C, longest) / length
+    length: float = 10.0
+    longest: int = 100
+    #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
+    slope: float = 0.74
+    bend: float = 0.44
+    knee: float = -3.0
+    offset: float = 0.775
+
+    def specs(self, side: int) -> tuple[AnySpec, ...]:
+        near = local_spec(side, 10 / 7, window=3, stride=1, clean=False)
+        return (near,) if self.effort == "fast" else (near, local_spec(side, 16 / 7, 4, 2, clean=False))
+
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "background": (lambda: self.background >= 0, "0 or more"),
+            "votes": (lambda: self.votes >= 0, "0 or more"),
+            "least_vote": (lambda: 0 < self.least_vote <= 1, "a share above 0, up to 1"),
+            "unheard": (lambda: 0 <= self.unheard <= 1, "a share from 0 to 1"),
+            "silence": (lambda: 0 < self.silence <= 1, "a share above 0, up to 1"),
+            "length": (lambda: self.length > 0, "a number above 0"),
+            "longest": (lambda: self.longest >= 1, "at least 1"),
+            "slope": (lambda: self.slope > 0, "a number above 0"),
+            "bend": (lambda: self.bend >= 0, "0 or more"),
+        }
+
+
+@register(
+    "auto", "the default: windows of the feature map, synonyms, everyday words beside the labels, captions"
+)
+class Auto(Method):
+    """Every window of the feature map says what it shows; the sure ones count, and captions are heard. Ours, no paper.
+
+    No prompt is tuned and nothing is kept between images. docs/auto.md explains each part and has the ablation.
+    """
+
+    Config = AutoConfig
+    uses_words = True
+    default_template = "simple"
+    config: AutoConfig
+
+    def __init__(self, problem: Problem, config: AutoConfig):
+        super().__init__(problem, config)
+        assert problem.words is not None  # made because of ``uses_words``
+        self.words, self.captions = problem.words, problem.captions
+
+    @property
+    def emits(self) -> Emits:
+        return "odds"
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        scales = [encoded.features(spec) for spec in self.needs]  # each (B, 5 + L, D)
+        shares = [self.sure_share(views[:, LocalSpec.PARTS :]) for views in scales]
+        evidence = self.evidence(torch.stack(shares).mean(dim=0), self.heard(scales[0][:, : LocalSpec.PARTS]))
+        return {"view": self.odds(evidence)}
+
+    def posterior(self, views: Tensor) -> Tensor:
+        """What each view (..., D) shows: the shares (..., C) of the labels, among them and the background."""
+        words, scale = self.words, self.logit_scale
+        # the constant keeps exponentials in range, and cancels
+        label = (scale * (views @ words.features.T - 0.4)).exp() * words.share
+        mass = views.new_zeros(*views.shape[:-1], len(self.text)).index_add_(-1, words.owner, label)
+        other = (scale * (views @ words.background.T - 0.4)).exp().sum(dim=-1, keepdim=True)
+        return mass / (mass.sum(dim=-1, keepdim=True) + self.config.background * other).clamp(min=1e-30)
+
+    def sure_share(self, views: Tensor) -> Tensor:
+        """The posterior (B, C) of the views (B, L, D) of one scale; a view weighs as much as it is sure of a label."""
+        p = self.posterior(views)
+        weight = p.amax(dim=-1, keepdim=True)
+        return (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
+
+    def heard(self, parts: Tensor) -> Tensor | None:
+        """The share (B, C) of captions that name each label: half by the whole, half by its quarters (B, 5, D)."""
+        if self.captions is None:
+            return None
+        heard = self.captions.shares(parts.flatten(0, 1), self.logit_scale).view(*parts.shape[:2], -1)
+        return (heard[:, 0] + heard[:, 1:].mean(dim=1)) / 2
+
+    def evidence(self, shares: Tensor, heard: Tensor | None) -> Tensor:
+        """Evidence (B, C), a logarithm, from what views and captions say of each label."""
+        c = self.config
+        z = shares.clamp(min=1e-7).log() + math.log(1 + min(shares.shape[-1], c.longest) / c.length)
+        if heard is None or self.captions is None:
+            return z + c.votes * math.log(c.unheard + c.least_vote)
+        named = self.captions.spoken_of
+        heard = heard.where(named, c.unheard)
+        z = z + c.votes * (heard + c.least_vote).log()
+        silence = ((heard.amax(dim=-1, keepdim=True) + c.least_vote) / c.silence).clamp(max=1).log()
+        return z + silence.where(named, 0.0)
+
+    def odds(self, evidence: Tensor) -> Tensor:
+        """Log-odds (B, C) that each label is there."""
+        c = self.config
+        return c.slope * evidence + c.bend * (evidence - c.knee).clamp(min=0) + c.offset

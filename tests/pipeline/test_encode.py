@@ -1,0 +1,80 @@
+"""On a device photos are encoded together, as many as fit; on a CPU each by itself. The features are the same."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from mltta.accelerate.views import DeviceViews
+from mltta.images.views import ViewSpec
+from mltta.model.backbone import Backbone
+from mltta.model.image_tower import ImageTower
+from mltta.pipeline.encode import encode
+from mltta.pipeline.execution import Halving
+from mltta.pipeline.prepare import Photo, Prepare, Prepared
+from tests import golden_data as golden
+from tests.test_tagger import photo
+
+CROPS, MIXED = ViewSpec(count=10), ViewSpec(count=3, augmix=True)
+
+
+class Tight(ImageTower):
+    """A tower on a device that holds so many views."""
+
+    def __init__(self, most: int):
+        plain = golden.backbone("vit")
+        super().__init__(plain.model.encode_image, plain.device, plain.image_dtype, plain.preprocess.size)
+        self.most = most
+        self.passed: list[int] = []
+
+    def __call__(self, views: Tensor) -> Tensor:
+        if len(views) > self.most:
+            raise torch.OutOfMemoryError
+        self.passed.append(len(views))
+        return super().__call__(views)
+
+
+def device(views: int, renders: bool) -> Backbone:
+    """The tiny model as if it were on a GPU, which perhaps makes views too."""
+    backbone = copy.copy(golden.backbone("vit"))
+    backbone.device = SimpleNamespace(type="a GPU")
+    backbone.image_tower = Tight(views)
+    backbone.__dict__["renderer"] = DeviceViews(backbone.preprocess, "cpu") if renders else None
+    return backbone
+
+
+def prepared(on_device: bool) -> list[Prepared]:
+    """Seven photos; the third and the fourth lack the crops alone, as if the others were kept."""
+    preprocess = golden.backbone("vit").preprocess
+    sizes = [(90, 60), (60, 90), (33, 40), (64, 64), (90, 60), (120, 31), (50, 50)]
+    found = []
+    for i, size in enumerate(sizes):
+        specs = (CROPS,) if i in (2, 3) else (CROPS, MIXED)
+        prepare = Prepare(lambda key: key, specs, preprocess, on_device=on_device)
+        found.append(prepare(Photo(i, str(i), photo(i, size))))
+    return found
+
+
+@pytest.mark.parametrize("views", [1000, 20, 10], ids=["all fit", "two images fit", "one image fits"])
+@pytest.mark.parametrize("renders", [True, False], ids=["views made there", "views made before"])
+def test_photos_encoded_together_have_the_features_of_each_alone(views, renders):
+    backbone, at_once = device(views, renders), Halving(7)
+    together = encode(backbone, prepared(on_device=renders), at_once=at_once)
+    alone = encode(golden.backbone("vit"), prepared(on_device=False))
+    for one, other in zip(together, alone, strict=True):
+        assert set(one) == set(other)
+        # passes of other sizes may round a half-precision feature to its neighbour
+        torch.testing.assert_close(one[CROPS].float(), other[CROPS].float(), atol=3e-4, rtol=0)
+        if MIXED in one:  # AugMix on a device may differ by a level here and there
+            torch.testing.assert_close(one[MIXED].float(), other[MIXED].float(), atol=2e-2, rtol=0)
+    assert at_once.size == {1000: 7, 20: 2, 10: 1}[views]
+    assert sum(backbone.image_tower.passed) == 7 * CROPS.count + 5 * MIXED.count
+
+
+def test_no_photos_have_no_features():
+    assert encode(golden.backbone("vit"), []) == []
+    assert encode(device(10, True), []) == []
