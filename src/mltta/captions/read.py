@@ -16,7 +16,7 @@ from typing import Any
 
 from mltta.captions.generate.answers import is_generated, kept_in
 from mltta.errors import CaptionError
-from mltta.storage.reading import UNREADABLE, explain, read_bytes, shorten
+from mltta.storage.reading import UNREADABLE, explain, read_bytes, shorten, shown
 
 log = logging.getLogger("mltta")
 #: where a caption is looked for unless a field is named
@@ -182,7 +182,7 @@ def _caption(row: Any, field: str | None, where: str) -> str:
     """Return the caption of a row, which is the caption or an object with a field that holds it."""
     value = row[_field(list(row), field, where, "field")] if isinstance(row, Mapping) else row
     if not isinstance(value, str):
-        raise CaptionError(f"{where}: the caption is not text: {shorten(value)}")
+        raise CaptionError(f"{where}: the caption is not text: {shown(value)}")
     return value
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union
 
 from mltta.errors import LabelError
-from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shorten
+from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
 #: of a file; every one of them is encoded
@@ -195,12 +195,12 @@ def _tidy_synonyms(synonyms: object, name: str) -> tuple[str, ...]:
         tidy = [_readable(s) for s in synonyms if isinstance(s, str)]
         if len(tidy) == len(synonyms) and all(tidy):
             return tuple(dict.fromkeys(tidy))
-    raise LabelError(f"The synonyms of {name!r} must be a list of words, not {shorten(synonyms)}.")
+    raise LabelError(f"The synonyms of {name!r} must be a list of words, not {shown(synonyms)}.")
 
 
 def _not_a_string(value: object, position: int, source: str) -> str:
     """Say which entry is no label."""
-    return f"Label {position} ({source}) is not a string: {shorten(value)}. {_HOW}"
+    return f"Label {position} ({source}) is not a string: {shown(value)}. {_HOW}"
 
 
 def _is_file(path: str) -> bool:

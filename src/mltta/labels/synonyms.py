@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet, read_label_text
-from mltta.storage.reading import UNREADABLE, explain, reading, shorten
+from mltta.storage.reading import UNREADABLE, explain, reading, shown
 
 _FORMS = 'Give a JSON file {"sofa": ["couch", "settee"]} or a CSV file with lines such as sofa,couch,settee.'
 
@@ -53,7 +53,7 @@ def read_synonyms(path: str | os.PathLike[str]) -> dict[str, list[str]]:
             or not words
             or not all(isinstance(w, str) and w.strip() for w in words)
         ):
-            raise LabelError(f"{path}: {label!r} needs a list of words, not {shorten(words)}. {_FORMS}")
+            raise LabelError(f"{path}: {label!r} needs a list of words, not {shown(words)}. {_FORMS}")
     return table
 
 

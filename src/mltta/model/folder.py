@@ -16,7 +16,7 @@ from typing import Any
 
 from mltta.errors import WeightsError
 from mltta.storage import checksums
-from mltta.storage.reading import SETTINGS, parse_json, read_bytes, shorten
+from mltta.storage.reading import SETTINGS, parse_json, read_bytes, shorten, shown
 
 CONFIG = "open_clip_config.json"
 #: in the order they are looked for
@@ -246,7 +246,7 @@ def _checked(held: Any, rules: Mapping[str, Any], where: str, file: Path) -> dic
         elif rule(value):
             found[name] = value
         else:
-            raise WeightsError(f"{file}: {where}.{name} = {shorten(value)} makes no sense for a model")
+            raise WeightsError(f"{file}: {where}.{name} = {shown(value)} makes no sense for a model")
     return found
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
-from mltta.storage.reading import LABELS, explain, read_text, shorten
+from mltta.storage.reading import LABELS, explain, read_text, shown
 
 DEFAULT_TEMPLATE = "a photo of a {}."
 #: sets of templates by name: open_clip's OPENAI_IMAGENET_TEMPLATES (80) and SIMPLE_IMAGENET_TEMPLATES (7)
@@ -181,12 +181,12 @@ def check_lengths(tokenizer: Any, descriptions: Descriptions, room: int) -> None
 def _sentences(value: object, where: str) -> tuple[str, ...]:
     """The sentences of one label, or what is wrong with them."""
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise LabelError(f"{where}: its descriptions must be a list of sentences, not {shorten(value)!r}")
+        raise LabelError(f"{where}: its descriptions must be a list of sentences, not {shown(value)}")
     if not value:
         raise LabelError(f"{where}: its list of descriptions is empty; write a sentence or remove the label")
     for sentence in value:
         if not isinstance(sentence, str) or not sentence.strip():
-            raise LabelError(f"{where}: a description must be a sentence, not {shorten(sentence)!r}")
+            raise LabelError(f"{where}: a description must be a sentence, not {shown(sentence)}")
     return tuple(" ".join(sentence.split()) for sentence in value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import reprlib
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,17 +54,22 @@ def explain(found: BaseException) -> str:
     return "a number of thousands of digits" if "integer string conversion" in said else shorten(said)
 
 
-def shorten(value: object, at_most: int = 200) -> str:
-    """A value as a message shows it: the beginning is enough, and a huge one is never written out."""
-    if isinstance(value, str):
-        said = value
-    elif isinstance(value, (bool, float, type(None))) or (isinstance(value, int) and abs(value) < 1 << 200):
-        said = repr(value)
-    elif isinstance(value, int):
-        said = "a whole number of thousands of digits"
-    else:
-        said = f"a {type(value).__name__}"
+def shorten(text: object, at_most: int = 200) -> str:
+    """The beginning of a text, which is enough for a message."""
+    said = text if isinstance(text, str) else shown(text)
     return said if len(said) <= at_most else said[:at_most] + "…"
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it; a huge or a deep one is never written out."""
+    try:
+        return _brief.repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+
+
+_brief = reprlib.Repr()
+_brief.maxstring = _brief.maxother = 200
 
 
 def look(path: Path, budget: int, error: type[MlttaError]) -> int:
