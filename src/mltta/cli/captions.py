@@ -284,7 +284,7 @@ def refuse_used(folder: Path) -> None:
         raise CaptionError(f"--out {folder} is a file: give a folder")
     if (folder / UNFINISHED).exists():
         return  # of an earlier call that was killed
-    for name in FILES:
+    for name in reversed(FILES):
         if (folder / name).exists():
             raise CaptionError(f"{folder} holds {name} already: remove it or give another --out")
 

@@ -23,8 +23,8 @@ MAX_BYTES = 512 << 20
 #: WebP is read into memory whole, twice
 MAX_WEBP_BYTES = 128 << 20
 #: bytes that decoding may take, and how many a pixel takes
-MAX_MEMORY = 1_300_000_000
-_WEBP_BYTES_A_PIXEL, _BYTES_A_PIXEL, _COEFFICIENT_BYTES = 26, 4, 2
+MAX_MEMORY = 1_050_000_000
+_WEBP_BYTES_A_PIXEL, _CONVERTED_BYTES_A_PIXEL, _BYTES_A_PIXEL, _COEFFICIENT_BYTES = 20, 9, 4, 2
 #: a scan of a JPEG goes through all its pixels again, in about 3 ms a million; encoders make about ten
 MAX_SCANS, MAX_SCANNED = 500, 1_500_000_000
 #: pieces of a file that Pillow looks at one by one: chunks, segments, blocks, strips
@@ -97,14 +97,16 @@ def check_header(image: Image.Image, file: IO[bytes], name: str) -> None:
     wide, tall = image.size
     check_size(wide, tall, name)
     pixels = wide * tall
-    bytes_a_pixel = _BYTES_A_PIXEL
+    bytes_a_pixel: float = _BYTES_A_PIXEL
     if image.format == "WEBP":
         bytes_a_pixel = _WEBP_BYTES_A_PIXEL
     elif image.format in ("JPEG", "MPO"):
         scans = _scans(file, pixels)
         if scans > MAX_SCANS or scans * pixels > MAX_SCANNED:
             raise _beyond(name, f"{wide}x{tall} in {scans:,} scans", "what is decoded in seconds")
-        bytes_a_pixel += _COEFFICIENT_BYTES * len(image.getbands()) if scans > 1 else 0
+        bytes_a_pixel += _COEFFICIENT_BYTES * _samples(image) if scans > 1 else 0
+    elif image.mode not in ("1", "L", "P", "RGB") or "transparency" in image.info:
+        bytes_a_pixel = _CONVERTED_BYTES_A_PIXEL
     if pixels * bytes_a_pixel > MAX_MEMORY:
         most = f"{MAX_MEMORY / bytes_a_pixel / 1e6:.0f} megapixels for {image.format} of this kind"
         raise _beyond(name, f"{wide}x{tall}", most)
@@ -175,6 +177,13 @@ def _check_tiff(file: IO[bytes], head: bytes, name: str) -> None:
         tag, kind, count = struct.unpack(form, file.read(20 if big else 12))
         if count > MAX_STRIPS and kind not in (1, 2, 6, 7):  # bytes and text are taken as they are
             raise _beyond(name, f"a file with {count:,} values for tag {tag}", f"{MAX_STRIPS:,} strips")
+
+
+def _samples(image: Image.Image) -> float:
+    """Numbers a pixel that a JPEG of several scans keeps: 3 for colours, half of that where they are coarser."""
+    factors = [(wide, tall) for _, wide, tall, _ in getattr(image, "layer", [])] or [(1, 1)]
+    whole = max(wide for wide, _ in factors) * max(tall for _, tall in factors)
+    return float(sum(wide * tall for wide, tall in factors)) / max(1, whole)
 
 
 def _scans(file: IO[bytes], pixels: int) -> int:
