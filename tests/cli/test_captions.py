@@ -124,7 +124,7 @@ def test_merge_keeps_embeddings_as_they_are_and_repeated_captions_once(base, tmp
 
 
 def test_bases_of_different_models_are_not_merged_and_both_are_named(base, tmp_path):
-    CaptionBase(["A dog."], torch.ones(1, 32), "f" * 32, "ViT-B/16").save(tmp_path / "other")
+    CaptionBase(["A dog."], torch.ones(1, 32) / 32**0.5, "f" * 32, "ViT-B/16").save(tmp_path / "other")
     done = mltta("captions", "merge", base, tmp_path / "other", "--out", tmp_path / "all", check=2)
     assert "ViT-B/16 (weights ffffffff)" in done.stderr
     assert CaptionBase.load(base).model in done.stderr

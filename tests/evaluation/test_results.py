@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from mltta.errors import MlttaError
 from mltta.evaluation.records import Record
-from mltta.evaluation.results import Result, ResultWriter, find_results
+from mltta.evaluation.results import Result, find_results
+from mltta.evaluation.writing import ResultWriter
 
 RUN = {"method": "made-up", "settings": {}, "teacher": None, "merge": "sum", "emits": "logits"}
 TARGETS = np.random.default_rng(0).integers(0, 2, (6, 3)).astype(np.int8)
@@ -128,10 +129,13 @@ def test_both_files_cut_anywhere_are_gone_on_from(whole, lines, scores):
 
 
 @pytest.mark.parametrize("rubbish", [b"\0" * 40 + b"\n", b'{"index": 1}\n', b"[]\n", b"{}\n", b"\xff\n"])
-def test_lines_that_are_no_records_end_what_is_read(whole, rubbish):
+def test_lines_that_are_no_records_are_measured_again_at_the_end_and_refused_elsewhere(whole, rubbish):
     torn, _ = cut_copy(whole, (whole / "images.jsonl").stat().st_size, 5 * ROW)
     lines = (torn / "images.jsonl").read_bytes().splitlines(keepends=True)
     (torn / "images.jsonl").write_bytes(b"".join([*lines[:4], rubbish, *lines[4:]]))
+    with pytest.raises(MlttaError, match=r"line 5, or its row of scores\.f32, is damaged"):
+        finish(torn)
+    (torn / "images.jsonl").write_bytes(b"".join([*lines[:4], rubbish]))
     there, result = finish(torn)
     assert there == 4
     check_whole(result)

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from mltta.errors import ImageError
-from mltta.images import load as images
+from mltta.images import budget
 from mltta.images.load import load_image
 from tests.images.test_load import encode, noise, png_of_zeros
 
@@ -94,7 +94,7 @@ def test_above_our_limit_but_below_pillows_is_refused_with_its_size() -> None:
 
 
 def test_the_limit_holds_for_images_and_arrays_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "MAX_PIXELS", 100)
+    monkeypatch.setattr(budget, "MAX_PIXELS", 100)
     assert load_image(noise(10, 10)).size == (10, 10)
     for source in (
         noise(11, 10),

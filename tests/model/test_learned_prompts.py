@@ -90,7 +90,7 @@ def test_what_is_saved_is_safetensors_with_json_and_loads_to_the_same_bits(tmp_p
     save_prompts(prompts, tmp_path / "mine.safetensors")
     with safe_open(tmp_path / "mine.safetensors", "pt") as file:
         said = json.loads(file.metadata()["mltta"])
-    assert said == {"format": "mltta-prompts-1", "kind": prompts.kind, "model": "tiny", "labels": LABELS}
+    assert said == {"format": "mltta-prompts-2", "kind": prompts.kind, "model": "tiny", "labels": LABELS}
     again = load_prompts(tmp_path / "mine.safetensors")
     assert type(again) is type(prompts)
     assert again.digest == prompts.digest

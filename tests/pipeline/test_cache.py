@@ -204,8 +204,8 @@ def test_a_full_disk_costs_the_cache_and_not_the_run(tmp_path, monkeypatch, capl
         if len(calls) > 1 or what == "at once":
             raise OSError(28, "No space left on device")
 
-    owner = cache_.os if what == "later" else cache_._Writer
-    name = "fsync" if what == "later" else "__init__"
+    owner = cache_ if what == "later" else cache_._Writer
+    name = "_sync" if what == "later" else "__init__"
     monkeypatch.setattr(owner, name, full)
     done = run(photos, EPISODIC, tmp_path, batch_size=2)
     assert [bits(result) for result in done.results] == want

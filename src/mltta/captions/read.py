@@ -16,10 +16,13 @@ from typing import Any
 
 from mltta.captions.generate.answers import is_generated, kept_in
 from mltta.errors import CaptionError
+from mltta.storage.reading import UNREADABLE, explain, read_bytes, shorten, shown
 
 log = logging.getLogger("mltta")
 #: where a caption is looked for unless a field is named
 FIELDS = ("caption", "text")
+#: captions of one file, bytes of it, and what a packed one may swell to: so many times its size, or so many bytes
+MOST, BYTES, SWELLING, UNPACKED = 20_000_000, 4 << 30, 50, 16 << 20
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
@@ -32,18 +35,25 @@ def read_texts(source: str | os.PathLike[str], field: str | None = None) -> list
         field: the field or column that holds the captions; otherwise "caption" or "text".
     """
     name = os.fspath(source)
-    # half a surrogate pair is no text, and could not be written
-    found = [" ".join(_SURROGATES.sub("", text).split()) for text in _texts(name, field)]
-    said = [text for text in found if text]
-    kept = list(dict.fromkeys(said))
+    kept: dict[str, None] = {}
+    found = blank = 0
+    for text in _texts(name, field):
+        found += 1
+        # half a surrogate pair is no text, and could not be written
+        said = " ".join(_SURROGATES.sub("", text).split())
+        blank += not said
+        if said:
+            kept[said] = None
+        if len(kept) > MOST:
+            raise CaptionError(f"{name} holds more than {MOST:,} captions: give a part of them")
     if not kept:
         raise CaptionError(
             f"{name} holds no captions: every one is blank" if found else f"{name} holds no captions"
         )
-    if len(kept) < len(found):
-        blank, repeated = len(found) - len(said), len(said) - len(kept)
+    if len(kept) < found:
+        repeated = found - blank - len(kept)
         log.info("%s: %d captions; %d blank and %d repeated left out", name, len(kept), blank, repeated)
-    return kept
+    return list(kept)
 
 
 def _texts(name: str, field: str | None) -> Iterable[str]:
@@ -71,14 +81,26 @@ def _texts(name: str, field: str | None) -> Iterable[str]:
         return _json(content, path, field)
     if kind.casefold() in (".csv", ".tsv"):
         return _table(content, path, field, "\t" if kind.casefold() == ".tsv" else ",")
-    return content.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+    return _lines(content)
+
+
+def _lines(content: str) -> Iterator[str]:
+    """One caption a line, whatever ends a line; not all lines at once, which would take many times their size."""
+    start, length = 0, len(content)
+    for end in re.finditer(r"\r\n|\r|\n", content):
+        yield content[start : end.start()]
+        start = end.end()
+    if start < length or not length:
+        yield content[start:]
 
 
 def _content(path: Path) -> str:
-    """Read a UTF-8 file, compressed or not, with or without a byte order mark."""
+    """Read a UTF-8 file, compressed or not, with or without a byte order mark, and no more of it than a budget."""
     try:
-        data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix.casefold() == ".gz" else data).decode("utf-8-sig")
+        data = read_bytes(path, BYTES, CaptionError)
+        if path.suffix.casefold() == ".gz":
+            data = _unpacked(data, path)
+        return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise CaptionError(f"there is no caption file at {path}: check the spelling of the path") from None
     except UnicodeDecodeError as error:
@@ -92,13 +114,23 @@ def _content(path: Path) -> str:
         raise CaptionError(f"{path} cannot be read: {error.strerror}") from None
 
 
+def _unpacked(data: bytes, path: Path) -> bytes:
+    """What a .gz file holds; text shrinks to a tenth, so that what swells to far more is no text."""
+    most = min(BYTES, max(UNPACKED, SWELLING * len(data)))
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise CaptionError(f"{path} unpacks to more than {most:,} bytes, so it is no text of captions")
+    return content
+
+
 def _json_lines(content: str, path: Path, field: str | None) -> Iterator[str]:
-    for number, line in enumerate(content.split("\n"), start=1):
+    for number, line in enumerate(_lines(content), start=1):
         if line.strip():
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise CaptionError(f"{path}, line {number}: not valid JSON: {error.msg}") from None
+            except UNREADABLE as error:
+                raise CaptionError(f"{path}, line {number}: not valid JSON: {_said(error)}") from None
             yield _caption(row, field, f"{path}, line {number}")
 
 
@@ -106,8 +138,9 @@ def _json(content: str, path: Path, field: str | None) -> Iterator[str]:
     """COCO's {"annotations": [{"caption": …}]}, or a plain list."""
     try:
         whole = json.loads(content)
-    except json.JSONDecodeError as error:
-        raise CaptionError(f"{path}, line {error.lineno}: not valid JSON: {error.msg}") from None
+    except UNREADABLE as error:
+        line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise CaptionError(f"{path}{line}: not valid JSON: {_said(error)}") from None
     rows = whole.get("annotations") if isinstance(whole, dict) else whole
     if not isinstance(rows, list):
         raise CaptionError(f'{path} holds neither a list nor COCO\'s {{"annotations": [{{"caption": …}}]}}')
@@ -117,9 +150,9 @@ def _json(content: str, path: Path, field: str | None) -> Iterator[str]:
 
 def _table(content: str, path: Path, field: str | None, delimiter: str) -> Iterator[str]:
     rows = csv.reader(io.StringIO(content, newline=""), delimiter=delimiter)
-    header = [title.strip() for title in next(rows, [])]
-    column = header.index(_field(header, field, f"{path}, line 1", "column"))
     try:
+        header = [title.strip() for title in next(rows, [])]
+        column = header.index(_field(header, field, f"{path}, line 1", "column"))
         for row in rows:
             if row and len(row) <= column:
                 raise CaptionError(
@@ -141,11 +174,15 @@ def _dataset(root: str, split: str | None, field: str | None) -> Iterator[str]:
             yield "" if value is None else _caption(value, None, f"{root}, row {number}")
 
 
+def _said(error: BaseException) -> str:
+    return error.msg if isinstance(error, json.JSONDecodeError) else explain(error)
+
+
 def _caption(row: Any, field: str | None, where: str) -> str:
     """Return the caption of a row, which is the caption or an object with a field that holds it."""
     value = row[_field(list(row), field, where, "field")] if isinstance(row, Mapping) else row
     if not isinstance(value, str):
-        raise CaptionError(f"{where}: the caption is not text: {value!r}")
+        raise CaptionError(f"{where}: the caption is not text: {shown(value)}")
     return value
 
 
@@ -157,6 +194,7 @@ def _field(there: list[str], wanted: str | None, where: str, kind: str) -> str:
     missing = f"no {kind} {wanted!r}" if wanted else f"no {kind} {' or '.join(map(repr, FIELDS))}"
     if not any(there):
         raise CaptionError(f"{where}: {missing}; there are none at all")
+    names = ", ".join(map(shorten, there[:20]))
     raise CaptionError(
-        f"{where}: {missing}; there {'is' if len(there) == 1 else 'are'} {', '.join(there)}. Name one with --field."
+        f"{where}: {missing}; there {'is' if len(there) == 1 else 'are'} {names}. Name one with --field."
     )

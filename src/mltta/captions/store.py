@@ -7,27 +7,36 @@ import json
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mltta.captions.read import read_texts
 from mltta.errors import CaptionError
 from mltta.model.search import Search
 from mltta.model.weights import MINI
+from mltta.storage import atomic, checksums
 from mltta.storage.folders import cache_folder
+from mltta.storage.reading import LABELS, parse_json, read_bytes, reading
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
 
 log = logging.getLogger("mltta")
-FORMAT = "mltta-captions-1"
-#: what a base is on disk
-FILES = ("config.json", "texts.txt", "embeddings.safetensors")
+FORMAT = "mltta-captions-2"
+#: without checksums
+UNCHECKED = "mltta-captions-1"
+TEXT_BYTES = 4 << 30
+DAMAGED = "build it again, or fetch it again"
+#: what a base is on disk, in the order they are written
+FILES = ("texts.txt", "embeddings.safetensors", "config.json")
 
 
 class CaptionBase:
@@ -44,6 +53,11 @@ class CaptionBase:
         """
         if len(texts) != embeddings.shape[0]:
             raise CaptionError(f"{len(texts)} texts for {embeddings.shape[0]} embeddings")
+        if not np.isfinite(_lengths(embeddings)).all():
+            raise CaptionError(
+                f"captions by {model or 'this model'} have embeddings that are not finite numbers: its weights, or its "
+                "prompts, are damaged"
+            )
         self.texts = list(texts)
         self.embeddings = embeddings
         self.fingerprint = fingerprint
@@ -87,7 +101,7 @@ class CaptionBase:
         return cls(list(rows), torch.cat(parts), first.fingerprint, model)
 
     def save(self, folder: str | Path, compact: bool = False) -> None:
-        """Write the three files; the last one written is config.json, so a half-written base never loads.
+        """Write the three files; the last one written is config.json, so that a half-written base never loads.
 
         Args:
             compact: one byte a number, with a scale a caption: a quarter of the size.
@@ -101,6 +115,7 @@ class CaptionBase:
         if compact:
             scale = self.embeddings.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
             tensors = {"embeddings": (self.embeddings / scale).round().to(torch.int8), "scale": scale[:, 0]}
+        held = save(tensors)
         config = {
             "format": FORMAT,
             "captions": len(self),
@@ -108,43 +123,45 @@ class CaptionBase:
             "backbone": self.fingerprint,
             "model": self.model,
             "texts_blake2b": _digest(text),
+            "embeddings_crc32": f"{checksums.of_bytes(held):08x}",
         }
+        said = (json.dumps(checksums.sealed(config), indent=1) + "\n").encode()
+        # whoever has an old file mapped keeps it whole; one of each kind from another base does not load
         (folder / "config.json").unlink(missing_ok=True)
-        for name, content in (
-            ("texts.txt", text.encode()),
-            ("embeddings.safetensors", save(tensors)),
-            ("config.json", (json.dumps(config, indent=1) + "\n").encode()),
-        ):
-            # renamed into place: whoever has the old file mapped keeps it whole
-            part = folder / f"{name}.{os.getpid()}"
-            part.write_bytes(content)
-            part.replace(folder / name)
+        for name, content in zip(FILES, (text.encode(), held, said), strict=True):
+            atomic.write(folder / name, content)
 
     @classmethod
     def load(cls, folder: str | Path, backbone: Backbone | None = None) -> CaptionBase:
-        """Open a saved base memory-mapped; with a backbone given, refuse a base that another one built."""
+        """Open a saved base memory-mapped, and check it; with a backbone given, refuse one that another built."""
         from safetensors import SafetensorError, safe_open
 
         folder = Path(folder)
         if not (folder / "config.json").is_file():
             raise CaptionError(f"{folder} is not a caption base: it holds no config.json")
         try:
-            config = json.loads((folder / "config.json").read_text())
-            if config.get("format") != FORMAT:
-                raise CaptionError(f"{folder} is not a caption base (format {config.get('format')!r})")
-            text = (folder / "texts.txt").read_text(encoding="utf-8")
-            with safe_open(folder / "embeddings.safetensors", "pt") as file:
-                embeddings = file.get_tensor("embeddings")
-                if embeddings.dtype == torch.int8:
-                    embeddings = F.normalize(embeddings * file.get_tensor("scale")[:, None], dim=-1)
-        except (OSError, ValueError, AttributeError, SafetensorError) as error:
+            with reading(folder, CaptionError, DAMAGED):
+                config = _config(folder)
+                text = read_bytes(folder / "texts.txt", TEXT_BYTES, CaptionError).decode()
+                said = config.get("embeddings_crc32")
+                if said is not None and checksums.of_file(folder / "embeddings.safetensors") != said:
+                    raise CaptionError(f"{folder / 'embeddings.safetensors'} is damaged: {DAMAGED}")
+                with safe_open(folder / "embeddings.safetensors", "pt") as file:
+                    embeddings = file.get_tensor("embeddings")
+                    if embeddings.dtype == torch.int8:
+                        embeddings = F.normalize(embeddings * file.get_tensor("scale")[:, None], dim=-1)
+                wanted = (config["captions"], config["dim"])
+                if _digest(text) != config["texts_blake2b"] or embeddings.shape != wanted:
+                    raise CaptionError(f"{folder} is damaged: its files do not belong together; {DAMAGED}")
+                base = cls(
+                    text.splitlines(), embeddings, str(config["backbone"]), str(config.get("model", ""))
+                )
+        except (OSError, SafetensorError) as error:
             raise CaptionError(f"{folder} is not a caption base that can be read: {error}") from error
-        if _digest(text) != config["texts_blake2b"] or embeddings.shape != (
-            config["captions"],
-            config["dim"],
-        ):
-            raise CaptionError(f"{folder} is damaged: its files do not belong together. Build it again.")
-        base = cls(text.splitlines(), embeddings, config["backbone"], config.get("model", ""))
+        if (np.abs(_lengths(embeddings) - 1) > 0.05).any():
+            raise CaptionError(
+                f"{folder / 'embeddings.safetensors'} holds rows that are no embeddings, not of unit length: {DAMAGED}"
+            )
         if backbone is not None:
             base.check_backbone(backbone)
         return base
@@ -169,6 +186,36 @@ class CaptionBase:
                 f"this caption base was built by another backbone or under other prompts ({describe(self)}, but "
                 f"{backbone.name} is {backbone.text_fingerprint[:8]}). Build it again from its texts with this model."
             )
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """What config.json says, checked; bases of before checksums are taken with a word."""
+    file = folder / "config.json"
+    config = parse_json(read_bytes(file, LABELS, CaptionError), file, CaptionError, DAMAGED)
+    if not isinstance(config, dict) or config.get("format") not in (FORMAT, UNCHECKED):
+        said = config.get("format") if isinstance(config, dict) else None
+        raise CaptionError(f"{folder} is not a caption base (format {said!r})")
+    if checksums.CHECKSUM in config or config["format"] == FORMAT:
+        if config.get(checksums.CHECKSUM) != checksums.of_data(config) or "embeddings_crc32" not in config:
+            raise CaptionError(f"{file} is damaged: {DAMAGED}")
+    else:
+        log.info("%s was written before checksums were kept, so damage to it cannot be told", folder)
+    return config
+
+
+def _lengths(embeddings: Tensor) -> NDArray[np.float64]:
+    """The squared length of every row, a piece at a time; not finite where the row is not."""
+    pieces = range(0, len(embeddings), 1 << 14)
+    parts = (embeddings[i : i + (1 << 14)].detach().cpu().float().numpy() for i in pieces)
+    return np.concatenate([np.einsum("nd,nd->n", part, part) for part in parts] or [np.zeros(0)])
+
+
+def holds_base(folder: Path) -> bool:
+    """Whether a folder holds a whole base; what a killed save has left does not count."""
+    with suppress(CaptionError):
+        CaptionBase.load(folder)
+        return True
+    return False
 
 
 def describe(base: CaptionBase) -> str:

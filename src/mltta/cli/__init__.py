@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import logging
+import os
 import sys
+import traceback
 from typing import Annotated, TextIO
 
 import typer
@@ -12,7 +16,12 @@ import typer
 from mltta.cli import cache, captions, evaluate, lists, prompts, reproduce, tag
 from mltta.errors import MlttaError
 
+#: what a disk, a folder or a system may say, and no fault of ours
+_DISKS = "ENOSPC EDQUOT EFBIG EROFS EACCES EPERM EIO EMFILE ENFILE ENAMETOOLONG ELOOP ENOTDIR EISDIR"
+DISKS = {getattr(errno, name) for name in _DISKS.split(" ") if hasattr(errno, name)}
+
 app = typer.Typer(
+    pretty_exceptions_enable=False,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -47,22 +56,73 @@ def root(
 
 
 def main() -> None:
-    """Run the command line; our own errors become one line and exit code 2."""
-    for stream in (sys.stdout, sys.stderr):
-        _print_anything(stream)
+    """Run the command line: errors of the input become one line and exit code 2, faults of ours a request to report."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("mltta").setLevel(logging.INFO)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us: there is nobody to talk to
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        print_anything(getattr(sys, name))
+    code: int | str | None = 0
     try:
         app()
+    except SystemExit as end:
+        code = end.code
     except MlttaError as error:
-        typer.echo(f"error: {error}", err=True)
-        sys.exit(2)
+        say(f"error: {error}")
+        code = 2
     except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
+        say("interrupted")
+        code = 130
+    except BrokenPipeError:
+        code = 141  # whoever read our output has seen enough
+    except OSError as error:
+        if error.errno not in DISKS:
+            code = tell_fault()
+        else:
+            say(f"error: {error.filename or 'the output'} cannot be used: {error.strerror}")
+            code = 2
+    except MemoryError:
+        say("error: there is not enough memory for this; give fewer views, a smaller model or smaller files")
+        code = 2
+    except Exception:
+        code = tell_fault()
+    sys.exit(flushed(code))
 
 
-def _print_anything(stream: TextIO) -> None:
+def say(line: str) -> None:
+    """Tell the user; where that cannot be done the exit code has to do."""
+    with contextlib.suppress(OSError, ValueError):
+        typer.echo(line, err=True)
+
+
+def tell_fault() -> int:
+    """A traceback, and what to do with it: this is no mistake of the user's."""
+    say(traceback.format_exc().rstrip())
+    say(
+        "error: this is a fault of mltta. Please report it with the lines above and the command you gave, as an issue "
+        "of its repository (SECURITY.md says how, if it may be a hole)."
+    )
+    return 1
+
+
+def flushed(code: int | str | None) -> int | str | None:
+    """The exit code, once what was printed has gone out; Python would end with a traceback where it cannot."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = code or 141
+    except (OSError, ValueError) as error:
+        say(f"error: the output cannot be written: {getattr(error, 'strerror', None) or error}")
+        code = code or 2
+    else:
+        return code
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def print_anything(stream: TextIO) -> None:
     """Let a stream of another encoding than UTF-8, as on Windows, take bars and the labels of any language."""
     if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
         if stream.isatty():

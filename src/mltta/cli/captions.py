@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +30,8 @@ app = typer.Typer(
 )
 app.command("generate", help=generate.HELP)(generate.generate)
 
+#: marks a folder whose base is still being written
+UNFINISHED = ".mltta-unfinished"
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the base.")]
 ForLabels = Annotated[
@@ -99,10 +103,11 @@ def build(
     wanted = None if labels is None else options.with_synonyms(labels, synonyms, wordnet)
     texts = list(dict.fromkeys(text for source in sources for text in read_texts(source, field)))
     said = []
-    for name, folder in zip(models, folders, strict=True):
-        base = CaptionBase.build(texts, options.open_backbone(name, weights, device, quick_gelu))
-        save(base, folder, compact)
-        said.append(about(base, folder))
+    with unfinished(folders):
+        for name, folder in zip(models, folders, strict=True):
+            base = CaptionBase.build(texts, options.open_backbone(name, weights, device, quick_gelu))
+            save(base, folder, compact)
+            said.append(about(base, folder))
     show(said, report(texts, wanted), as_json)
 
 
@@ -186,7 +191,8 @@ def merge(
     refuse_used(out)
     bases = [CaptionBase.load(base) for folder in folders for base in folders_of(str(folder))]
     merged = CaptionBase.merge(bases)
-    save(merged, out, compact)
+    with unfinished([out]):
+        save(merged, out, compact)
     show([about(merged, out) | {"dropped": sum(map(len, bases)) - len(merged)}], None, as_json)
 
 
@@ -247,13 +253,38 @@ def folders_of(source: str) -> list[Path]:
     return found
 
 
+@contextmanager
+def unfinished(folders: Sequence[Path]) -> Iterator[None]:
+    """Mark folders until all of them are written: what a kill leaves behind is known for ours, and written over."""
+    from mltta.captions.store import FILES
+
+    marks = [folder / UNFINISHED for folder in folders]
+    try:
+        for mark in marks:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+    except OSError as error:
+        raise CaptionError(f"{mark.parent} cannot be written: {error.strerror}") from error
+    done = False
+    try:
+        yield
+        done = True
+    finally:
+        for mark in marks:
+            if done or not any((mark.parent / name).exists() for name in FILES):
+                with suppress(OSError):
+                    mark.unlink()
+
+
 def refuse_used(folder: Path) -> None:
     """Keep a base that took long to embed, and files of the same names, from being written over."""
     from mltta.captions.store import FILES
 
     if folder.exists() and not folder.is_dir():
         raise CaptionError(f"--out {folder} is a file: give a folder")
-    for name in FILES:
+    if (folder / UNFINISHED).exists():
+        return  # of an earlier call that was killed
+    for name in reversed(FILES):
         if (folder / name).exists():
             raise CaptionError(f"{folder} holds {name} already: remove it or give another --out")
 

@@ -132,6 +132,7 @@ def eval_(
     seed: options.Seed = 0,
     quick_gelu: options.QuickGelu = None,
     allow_torchscript: options.AllowTorchscript = False,
+    allow_remote_code: options.AllowRemoteCode = False,
     verbose: options.Verbose = False,
 ) -> None:
     from dataclasses import replace
@@ -176,7 +177,7 @@ def eval_(
         kind, _, severity = corruption.partition(":")
         images = corrupt(images, kind, options.whole_number(severity or "3", "--corrupt"), seed)
     backbone = options.open_backbone(
-        model, weights, device, quick_gelu, allow_torchscript, prompts, dtype, accelerate
+        model, weights, device, quick_gelu, allow_torchscript, prompts, dtype, accelerate, allow_remote_code
     )
     base = None if captions is None else open_captions(captions, backbone)
     with options.progress() as bar:

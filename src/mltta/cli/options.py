@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mltta.errors import ConfigError
+from mltta.storage import atomic
+from mltta.storage.reading import shorten
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 Model = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, or a folder."
+        "--model",
+        "-m",
+        help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, hf-hub:ORG/NAME[@REVISION], or a folder.",
     ),
 ]
 Weights = Annotated[str | None, typer.Option(help="A pretrained tag or a local weights file.")]
@@ -105,6 +109,12 @@ AllowTorchscript = Annotated[
     bool,
     typer.Option("--allow-torchscript", help="Open OpenAI's original .pt archive, which is a program."),
 ]
+AllowRemoteCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-remote-code", help="Run the Python that a model folder's or repository's tokenizer brings."
+    ),
+]
 
 
 def _tell_more(asked: bool) -> None:
@@ -137,6 +147,7 @@ def open_backbone(
     prompts: str | None = None,
     dtype: str | None = None,
     accelerate: str | None = None,
+    allow_remote_code: bool = False,
 ) -> Backbone:
     """The model that the options name, the embedded one when they name none."""
     from mltta.model.load import load_backbone
@@ -148,6 +159,7 @@ def open_backbone(
         image_dtype=dtype,
         quick_gelu=quick_gelu,
         allow_torchscript=allow_torchscript,
+        allow_remote_code=allow_remote_code,
         prompts=prompts,
         accelerate=accelerate,
     )
@@ -219,12 +231,14 @@ def read_config(path: Path, methods: Sequence[str]) -> dict[str, dict[str, Any]]
     """Settings by method from a YAML file; methods it does not name keep the paper's."""
     import yaml
 
+    from mltta.storage.reading import SETTINGS, explain, read_bytes
+
     try:
-        held = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        held = yaml.safe_load(read_bytes(path, SETTINGS, ConfigError).decode()) or {}
     except FileNotFoundError:
         raise ConfigError(f"no config file at {path}") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} is not a YAML file that can be read: {error}") from error
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} is not a YAML file that can be read: {explain(error)}") from error
     if not isinstance(held, dict) or not all(
         isinstance(value, (dict, type(None))) for value in held.values()
     ):
@@ -232,7 +246,7 @@ def read_config(path: Path, methods: Sequence[str]) -> dict[str, dict[str, Any]]
     unknown = [name for name in held if name not in methods]
     if unknown:
         raise ConfigError(
-            f"{path} has settings for {', '.join(map(str, unknown))}, but {', '.join(methods)} is run"
+            f"{path} has settings for {', '.join(map(shorten, unknown[:5]))}, but {', '.join(methods)} is run"
         )
     return {method: _typed(method, held.get(method) or {}) for method in methods}
 
@@ -253,7 +267,7 @@ def write_text(path: Path, text: str) -> None:
     """Write a file, or say why it cannot be."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        atomic.write(path, text.encode(errors="surrogateescape"), durable=False)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
 

@@ -85,6 +85,7 @@ def tag(
     seed: options.Seed = 0,
     quick_gelu: options.QuickGelu = None,
     allow_torchscript: options.AllowTorchscript = False,
+    allow_remote_code: options.AllowRemoteCode = False,
     verbose: options.Verbose = False,
 ) -> None:
     from mltta.images.load import find_images
@@ -105,7 +106,7 @@ def tag(
     settings = options.settings(method, option or [])
     table = options.with_synonyms(labels, synonyms, wordnet)
     backbone = options.open_backbone(
-        model, weights, device, quick_gelu, allow_torchscript, prompts, dtype, accelerate
+        model, weights, device, quick_gelu, allow_torchscript, prompts, dtype, accelerate, allow_remote_code
     )
     tagger = Tagger(
         backbone,

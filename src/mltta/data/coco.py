@@ -16,6 +16,7 @@ from mltta.data.layout import as_folder, given_file, locate, missing, place_imag
 from mltta.data.named import label_set, same_label
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet
+from mltta.storage.reading import ANNOTATIONS, explain, look, reading
 
 PUBLISHED = {"train2014": 82783, "val2014": 40504, "train2017": 118287, "val2017": 5000}
 
@@ -84,7 +85,11 @@ class Instances:
 
 def read_instances(file: Path) -> Instances:
     """Read a COCO-style instances file; categories are ordered by id, those of the same name are one label."""
-    content = _read_json(file)
+    with reading(file, DatasetError, "use instances_<split>.json, or download it again"):
+        return _read_instances(file, _read_json(file))
+
+
+def _read_instances(file: Path, content: dict[str, Any]) -> Instances:
     categories = sorted(content["categories"], key=lambda category: _order(category["id"]))
     images = sorted(content["images"], key=lambda image: _order(image["id"]))
     first: dict[str, int] = {}
@@ -124,10 +129,11 @@ def _read_json(file: Path) -> dict[str, Any]:
     """Parse the file and tell other kinds of COCO files apart."""
     kinds = f"{file} is not an instances file"
     try:
+        look(file, ANNOTATIONS, DatasetError)
         content = json.loads(file.read_bytes(), object_hook=_without_outlines)
-    except ValueError as error:  # not JSON, or not UTF-8
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or too deep
         raise DatasetError(
-            f"{file} is damaged or incomplete ({error}): download or extract it again"
+            f"{file} is damaged or incomplete ({explain(error)}): download or extract it again"
         ) from None
     except OSError as error:
         raise DatasetError(f"{file} cannot be read: {error.strerror}") from None

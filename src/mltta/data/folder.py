@@ -17,6 +17,7 @@ from mltta.data.layout import as_folder, given_file, missing, place_images, read
 from mltta.data.named import label_set, mark
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet, LabelSource
+from mltta.storage.reading import UNREADABLE, explain, shorten
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson")
 _IMAGE = ("image", "image_path", "file", "file_name", "filename", "path")
@@ -104,13 +105,16 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
     head = text.split("\n", 1)[0]
     delimiter = next((mark for mark in ",;\t" if mark in head), ",")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    header = [cell.strip() for cell in next(reader, [])]
+    try:
+        header = [cell.strip() for cell in next(reader, [])]
+    except csv.Error as error:
+        raise DatasetError(f"{file}, line 1: not a readable table: {error}") from None
     plain = [cell.casefold() for cell in header]
     image = next((plain.index(name) for name in _IMAGE if name in plain), None)
     if image is None or len(header) < 2:
         raise DatasetError(
             f"{file}: its first line must name the columns, image,labels or image and one column a label, "
-            f"found {head.strip()!r}"
+            f"found {shorten(head.strip())!r}"
         )
     listed = next((plain.index(name) for name in _LABELS if name in plain), None)
     try:
@@ -152,8 +156,8 @@ def _read_jsonl(file: Path) -> Iterator[_Row]:
             continue
         try:
             entry = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise DatasetError(f"{file}, line {line}: not valid JSON: {error.msg}") from None
+        except UNREADABLE as error:
+            raise DatasetError(f"{file}, line {line}: not valid JSON: {explain(error)}") from None
         image = (
             next((entry[key] for key in _IMAGE if key in entry), None) if isinstance(entry, dict) else None
         )
@@ -164,7 +168,8 @@ def _read_jsonl(file: Path) -> Iterator[_Row]:
             or not all(isinstance(n, str) for n in labels)
         ):
             raise DatasetError(
-                f'{file}, line {line}: expected {{"image": "a.jpg", "labels": ["dog", "cat"]}}, found {text.strip()!r}'
+                f'{file}, line {line}: expected {{"image": "a.jpg", "labels": ["dog", "cat"]}}, '
+                f"found {shorten(text.strip())!r}"
             )
         yield _Row(line, _image(file, line, image), [n for n in map(str.strip, labels) if n])
 

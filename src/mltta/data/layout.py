@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from mltta.errors import DatasetError
+from mltta.storage import reading
 
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".rar")
 _SAMPLE = 200  # images looked for when a dataset is opened: enough to tell, whatever its size
@@ -110,7 +111,7 @@ def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[s
 def read_text(file: Path) -> str:
     """Read UTF-8 text with any line ends, with or without a byte order mark."""
     try:
-        return file.read_text(encoding="utf-8-sig")
+        return reading.read_text(file, reading.ANNOTATIONS, DatasetError)
     except FileNotFoundError:
         raise DatasetError(f"{file} is missing" + unextracted(file.parent)) from None
     except UnicodeDecodeError:

@@ -19,7 +19,8 @@ from mltta.decision import Decision
 from mltta.errors import ConfigError
 from mltta.evaluation.recipes import Recipe, Setting
 from mltta.evaluation.records import Record
-from mltta.evaluation.results import Result, ResultWriter, run_name
+from mltta.evaluation.results import Result, run_name
+from mltta.evaluation.writing import ResultWriter
 from mltta.methods import method_class
 from mltta.methods.base import Method, OnlineMethod, State
 from mltta.model.backbone import Backbone

@@ -1,19 +1,26 @@
 """One image's outcome, and how it lies on disk: a line of JSON, and a row of scores if it has any.
 
 A row counts once its line is written, and a line only as far as its row is there: whatever a kill cuts off, what is
-left is a whole beginning.
+left is a whole beginning. Each line ends with a checksum of itself and of its row, so that damage is told from a kill.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mltta.storage.reading import UNREADABLE
+
+#: what a line with a checksum ends with
+_SEALED = re.compile(rb', "crc32": "([0-9a-f]{8})"\}\n$')
 
 
 @dataclass(frozen=True)
@@ -35,8 +42,8 @@ def to_row(record: Record) -> bytes:
     return b"".join(np.ascontiguousarray(row, np.float32).tobytes() for row in rows)
 
 
-def to_line(record: Record) -> bytes:
-    """The record without its scores."""
+def to_line(record: Record, row: bytes = b"") -> bytes:
+    """The record without its scores, sealed with them."""
     held: dict[str, Any] = {"index": record.index, "id": record.id}
     held |= (
         {"error": record.error}
@@ -44,20 +51,44 @@ def to_line(record: Record) -> bytes:
         else {"present": list(record.present), "ms": round(record.ms, 3)}
     )
     # a path that is not UTF-8 holds surrogates, which JSON can only escape
-    return (json.dumps(held, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
+    said = json.dumps(held, ensure_ascii=False).encode(errors="backslashreplace")[:-1]
+    return said + b', "crc32": "%08x"}\n' % zlib.crc32(row, zlib.crc32(said))
 
 
-def whole_records(
-    records: IO[bytes], scores: IO[bytes], shape: tuple[int, int]
-) -> Iterator[tuple[dict[str, Any], int]]:
-    """Records, and their bytes, up to the first that a kill cut off or whose scores are not there."""
-    rows = os.fstat(scores.fileno()).st_size // row_bytes(shape)
+@dataclass(frozen=True)
+class Line:
+    """A record as it lies on disk: what it says, or None where it is damaged or cut off."""
+
+    record: dict[str, Any] | None
+    size: int
+    #: a kill cuts off the end of the last line, or its row; anything else is damage
+    cut_off: bool = False
+
+
+def read_lines(
+    records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int, sealed: bool = True
+) -> Iterator[Line]:
+    """Every line of a result, compared with its checksum and its row of scores.
+
+    Args:
+        images: of the dataset; a record of any other is none.
+        sealed: whether lines have checksums.
+    """
+    size = row_bytes(shape)
+    rows = os.fstat(scores.fileno()).st_size // size
+    scores.seek(0)
     for line in records:
-        record = _parse(line)
-        if record is None or (record.get("error") is None and not rows):
+        if not line.endswith(b"\n"):
+            yield Line(None, len(line), cut_off=True)
             return
-        rows -= record.get("error") is None
-        yield record, len(line)
+        record = _parse(line, shape[1], images)
+        if record is not None and "error" not in record:
+            if not rows:
+                yield Line(None, len(line), cut_off=True)
+                return
+            rows -= 1
+        row = scores.read(size) if sealed and record is not None and "error" not in record else b""
+        yield Line(record if not sealed or _fits(line, row) else None, len(line))
 
 
 def row_bytes(shape: tuple[int, int]) -> int:
@@ -65,12 +96,20 @@ def row_bytes(shape: tuple[int, int]) -> int:
     return 4 * (shape[0] + 1) * shape[1]
 
 
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """A whole record, or None for a line that a kill cut off."""
-    if not line.endswith(b"\n"):
-        return None
+def _fits(line: bytes, row: bytes) -> bool:
+    """Whether a line's checksum is that of the line and its row."""
+    seal = _SEALED.search(line)
+    return seal is not None and int(seal[1], 16) == zlib.crc32(row, zlib.crc32(line[: seal.start()]))
+
+
+def _parse(line: bytes, labels: int, images: int) -> dict[str, Any] | None:
+    """A record that makes sense, or None."""
     try:
-        record = json.loads(line)
-    except ValueError:
+        held = json.loads(line)
+        known = isinstance(held["id"], str) and isinstance(held["index"], int) and 0 <= held["index"] < images
+        if "error" in held:
+            return held if known and isinstance(held["error"], str) else None
+        labelled = all(isinstance(label, int) and 0 <= label < labels for label in held["present"])
+        return held if known and labelled and 0 <= held["ms"] < float("inf") else None
+    except UNREADABLE:
         return None
-    return record if isinstance(record, dict) and "index" in record and "id" in record else None

@@ -3,142 +3,34 @@
 A result is a folder: ``run.json`` says what was run, ``images.jsonl`` has one record an image (its place in the
 dataset, the labels called present, milliseconds, or why it failed), ``scores.f32`` the scores of the images that did
 not fail, one row each, in the same order: (branches, C) float32, then (C,) what was shown of them; and ``targets.i8``
-the truth. A row counts once its record is written.
+the truth. A row counts once its record is written. All of them are compared with checksums when they are read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
 from mltta.errors import MlttaError
-from mltta.evaluation.records import Record, row_bytes, to_line, to_row, whole_records
-from mltta.methods.base import State, branch_probabilities, merge_branches, z_scores
+from mltta.evaluation.records import read_lines
+from mltta.evaluation.run_file import AGAIN, FORMAT, damaged, read_run
+from mltta.methods.base import branch_probabilities, merge_branches, z_scores
+from mltta.storage import checksums
 
 #: how a method's scores are compared over images
 Scoring = Literal["raw", "softmax", "z-score"]
 
-
-class ResultWriter:
-    """Appends records; opened again after a kill, it goes on where the last whole record ended."""
-
-    def __init__(
-        self,
-        folder: Path,
-        run: Mapping[str, Any],
-        targets: NDArray[np.int8],
-        branches: int = 1,
-        fresh: bool = False,
-    ):
-        """Args:
-        folder: where the result lives.
-        run: what is run, in plain data; a folder of another run is refused.
-        targets: (N, C) the truth, kept beside the scores.
-        fresh: forget what is there.
-        """
-        images, labels = targets.shape
-        self.folder, self.shape = folder, (branches, labels)
-        self.done = np.zeros(images, bool)
-        #: records there are, and those that were there when it was opened
-        self.count = self.resumed = 0
-        about = {**run, "images": images, "shape": list(self.shape)}
-        text = (json.dumps(about, indent=1, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
-        held = folder / "run.json"
-        with _writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            if held.is_file() and held.read_bytes() != text:
-                raise MlttaError(f"{folder} holds the result of another run; remove it or write elsewhere")
-            self._records = (folder / "images.jsonl").open("ab+")
-            self._scores = (folder / "scores.f32").open("ab+")
-            _claim(self._scores, folder)
-            if fresh:
-                for name in ("state.safetensors", "summary.json"):
-                    (folder / name).unlink(missing_ok=True)
-            if not held.is_file():
-                _replace(folder / "targets.i8", targets.tobytes())
-                _replace(held, text)
-            self._go_on(at_most=0 if fresh else None)
-
-    def retry_failed(self) -> None:
-        """Take the images that failed for not done: a later record counts instead of an earlier one."""
-        self.done[self._failed] = False
-        self.resumed -= len(self._failed)
-
-    def write(self, records: Sequence[Record]) -> None:
-        """Append records: scores first, so that a record never points at scores that are not there."""
-        with _writing(self.folder):
-            for record in records:
-                if record.scores is not None:
-                    self._scores.write(to_row(record))
-            self._scores.flush()
-            for record in records:
-                self._records.write(to_line(record))
-            self._records.flush()
-        self.done[[record.index for record in records]] = True
-        self.count += len(records)
-
-    def save_state(self, state: State) -> None:
-        """Keep an online method's memory, and how many records it has seen."""
-        part = self.folder / f"state.{os.getpid()}"
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
-        with _writing(self.folder):
-            save_file(tensors, part, {"records": str(self.count)})
-            part.replace(self.folder / "state.safetensors")
-
-    def load_state(self) -> State | None:
-        """The kept memory; records after it are dropped, to be made again from it. None: start from nothing."""
-        file = self.folder / "state.safetensors"
-        kept, state = 0, None
-        if file.is_file():
-            try:
-                with safe_open(file, "pt") as held:
-                    kept = int(held.metadata()["records"])
-                    # copied, because a product with an unaligned tensor may round its last bit another way
-                    state = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118
-            except (OSError, SafetensorError):
-                kept, state = 0, None
-        if kept > self.count:  # it remembers images whose records are lost
-            kept, state = 0, None
-        self._go_on(at_most=kept)
-        return state
-
-    def close(self) -> None:
-        for file in (self._records, self._scores):
-            with suppress(OSError):  # what a full disk did not take was told when it was written
-                file.close()
-
-    def _go_on(self, at_most: int | None = None) -> None:
-        """Count the whole records that are there, and cut off what comes after them."""
-        self._records.seek(0)
-        self.done[:] = False
-        failed: set[int] = set()
-        end = rows = count = 0
-        for record, size in islice(whole_records(self._records, self._scores, self.shape), at_most):
-            rows += record.get("error") is None
-            (failed.discard if record.get("error") is None else failed.add)(record["index"])
-            count += 1
-            end += size
-            self.done[record["index"]] = True
-        self._failed = sorted(failed)
-        self.count = self.resumed = count
-        self._records.truncate(end)
-        self._records.seek(0, os.SEEK_END)
-        self._scores.truncate(rows * row_bytes(self.shape))
-        self._scores.seek(0, os.SEEK_END)
+log = logging.getLogger("mltta")
 
 
 class Result:
@@ -146,18 +38,23 @@ class Result:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        try:
-            self.run: dict[str, Any] = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
-            self.shape: tuple[int, int] = tuple(self.run["shape"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise MlttaError(
-                f"{folder} is not a result of `mltta eval`: it has no run.json that reads"
-            ) from error
+        #: what was run
+        self.run: dict[str, Any] = read_run(self.folder / "run.json")
+        self._sealed = self.run.pop("format", None) == FORMAT
+        truth = self.run.pop("targets_crc32", None)
+        self.shape: tuple[int, int] = tuple(self.run["shape"])
         for name in ("images.jsonl", "scores.f32", "targets.i8"):
             if not (self.folder / name).is_file():
                 raise MlttaError(
                     f"{folder} is not a whole result: its {name} is missing. Run `mltta eval` again."
                 )
+        targets = self.folder / "targets.i8"
+        if targets.stat().st_size != len(self) * self.shape[1] or (
+            self._sealed and checksums.of_file(targets) != truth
+        ):
+            raise MlttaError(f"{targets} is damaged. {AGAIN}")
+        if not self._sealed:
+            log.info("%s was written before checksums were kept, so damage to it cannot be told", folder)
 
     @property
     def title(self) -> str:
@@ -176,13 +73,19 @@ class Result:
         held: NDArray[np.int8] = np.memmap(self.folder / "targets.i8", np.int8, "r", shape=shape)
         return held if len(self.scored) == len(self) else held[self.scored]
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """The whole records, in the order they were written."""
+    def records(self, checked: bool = True) -> Iterator[dict[str, Any]]:
+        """The whole records, in the order they were written, compared with their checksums if asked to."""
         with (
             (self.folder / "images.jsonl").open("rb") as file,
             (self.folder / "scores.f32").open("rb") as scores,
         ):
-            yield from (record for record, _ in whole_records(file, scores, self.shape))
+            lines = read_lines(file, scores, self.shape, len(self), checked and self._sealed)
+            for number, line in enumerate(lines, start=1):
+                if line.record is None:
+                    if not line.cut_off:
+                        raise damaged(self.folder, number)
+                    return  # a kill
+                yield line.record
 
     @cached_property
     def _read(self) -> _Columns:
@@ -245,9 +148,10 @@ class Result:
     def present(self) -> NDArray[np.bool_]:
         """Which labels were called present (images with scores, C)."""
         hot = np.zeros((len(self), self.shape[1]), bool)
-        for record in self.records():
+        scored = self.scored  # compares them with their checksums
+        for record in self.records(checked=False):
             hot[record["index"], record.get("present", [])] = True
-        return hot[self.scored]
+        return hot[scored]
 
 
 @dataclass(frozen=True)
@@ -265,7 +169,7 @@ class _Columns:
         failed: dict[str, str] = {}
         row, ms = 0, 0.0
         for record in result.records():
-            if record.get("error") is not None:
+            if "error" in record:
                 failed[record["id"]] = record["error"]
                 continue
             failed.pop(record["id"], None)  # it failed in an earlier call
@@ -290,35 +194,3 @@ def find_results(paths: Sequence[str | Path]) -> list[Result]:
 def run_name(run: Mapping[str, Any]) -> str:
     """A short name for a run that differs when anything about it does."""
     return hashlib.blake2b(json.dumps(run, sort_keys=True).encode(), digest_size=4).hexdigest()
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Turn what a disk may say into words for the user."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise MlttaError(
-            f"results cannot be written to {folder}: {why}; when that is mended, the same command goes on from here"
-        ) from error
-
-
-def _claim(file: IO[bytes], folder: Path) -> None:
-    """Refuse a result that another process writes to, whose rows would come between ours."""
-    try:
-        import fcntl
-
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        raise MlttaError(
-            f"{folder} is being written by another process; wait until it ends, or stop it"
-        ) from None
-    except (ImportError, OSError):
-        return  # no locks on this system or this disk
-
-
-def _replace(file: Path, content: bytes) -> None:
-    part = file.with_name(f"{file.name}.{os.getpid()}")
-    part.write_bytes(content)
-    part.replace(file)

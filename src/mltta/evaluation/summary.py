@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
 from mltta.evaluation.results import Result, run_name
+from mltta.evaluation.run_file import check_run
 from mltta.metrics import (
     SetMetrics,
     average_precision,
@@ -27,6 +28,7 @@ from mltta.metrics import (
 )
 from mltta.model.prompts import DEFAULT_TEMPLATE
 from mltta.report.tables import Cell, Row, Table
+from mltta.storage import atomic
 
 
 class Summary:
@@ -126,7 +128,11 @@ class Summary:
     def save(self) -> None:
         """Write summary.json beside the scores."""
         text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        (self.result.folder / "summary.json").write_bytes(text.encode(errors="backslashreplace"))
+        file = self.result.folder / "summary.json"
+        try:
+            atomic.write(file, text.encode(errors="backslashreplace"), durable=False)
+        except OSError as error:
+            raise MlttaError(f"{file} cannot be written: {error.strerror}") from error
 
 
 @dataclass(frozen=True)
@@ -257,6 +263,7 @@ def by_dataset(results: Sequence[Result]) -> list[list[Result]]:
     """Results apart by the images and the model they were measured with, in the order they came."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
+        check_run(result.run, result.folder)
         groups.setdefault((result.run["dataset_digest"], result.run["model"]), []).append(result)
     return list(groups.values())
 

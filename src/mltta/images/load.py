@@ -17,8 +17,15 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from mltta.errors import ImageError
+from mltta.images.budget import (
+    check_bytes,
+    check_encoded,
+    check_header,
+    check_size,
+    open_file,
+    too_large,
+)
 
-MAX_PIXELS = 120_000_000
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"})
 
 # Named, so that a stranger's file never reaches a decoder that runs other programs, as EPS does.
@@ -51,22 +58,14 @@ def load_image(source: Any) -> Image.Image:
     """
     if isinstance(source, (str, os.PathLike)):
         name = os.fsdecode(source)
-        try:
-            if os.path.isdir(name):
-                raise ImageError(f"{name}: this is a folder, not an image; give the files inside it")
-            if os.path.exists(name) and not os.path.isfile(name):
-                raise ImageError(f"{name}: not an ordinary file; save the image to disk first")
-            with open(name, "rb") as file:
-                return _decode(file, name)
-        except FileNotFoundError:
-            raise ImageError(f"{name}: no such file; check the spelling of the path") from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "this is not a valid path"
-            raise ImageError(f"{name}: cannot be opened: {reason}") from None
+        file, size = open_file(name)
+        with file:
+            return _decode(file, size, name)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _decode(io.BytesIO(source), "image bytes")
+        check_bytes(len(source), "image bytes")
+        return _decode(io.BytesIO(source), len(source), "image bytes")
     if isinstance(source, Image.Image):
-        _check_size(source, "image")
+        check_size(*source.size, "image")
         return _finish(source, "image")
     if isinstance(source, torch.Tensor):
         return _from_array(_tensor_to_array(source), "tensor")
@@ -113,11 +112,12 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield Path(root, name)
 
 
-def _decode(file: IO[bytes], name: str) -> Image.Image:
-    """Read an encoded image, looking at the size in its header before any pixel."""
-    if not file.read(1):
+def _decode(file: IO[bytes], size: int, name: str) -> Image.Image:
+    """Read an encoded image, looking at its headers before any pixel."""
+    if not size or not file.read(1):
         raise ImageError(f"{name}: the file is empty; copy or download it again")
     try:
+        check_encoded(file, size, name)
         # Pillow warns from 89 megapixels on. Silence is process-wide: one thread at a time, headers only.
         with _opening, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -126,19 +126,29 @@ def _decode(file: IO[bytes], name: str) -> Image.Image:
         kinds = "JPEG, PNG, GIF, WebP, BMP or TIFF"
         raise ImageError(f"{name}: not a readable {kinds} image; convert it to JPEG or PNG") from None
     except Image.DecompressionBombError:
-        raise _too_large(name, "it") from None
+        raise too_large(name, "it") from None
+    except ImageError:
+        raise
+    except MemoryError:
+        raise _no_memory(name) from None
     except Exception:
         raise _damaged(name) from None
-    _check_size(image, name)
-    return _finish(image, name)
+    check_header(image, file, name)
+    return _finish(image, name, own=True)
 
 
-def _finish(image: Image.Image, name: str) -> Image.Image:
-    """Decode, convert to RGB and turn upright."""
+def _finish(image: Image.Image, name: str, own: bool = False) -> Image.Image:
+    """Decode, convert to RGB and turn upright.
+
+    Args:
+        own: nobody else has the image, so that its pixels go as soon as there is a converted copy.
+    """
     try:
         image.load()
-        rgb = _to_rgb(image, name)
         turn = _UPRIGHT.get(_orientation(image))
+        rgb = _to_rgb(image, name)
+        if own and rgb is not image:
+            image.close()
         if turn is not None:
             rgb = rgb.transpose(turn)
             rgb.info.clear()  # or the orientation stays noted, and a second reading would turn it again
@@ -146,7 +156,7 @@ def _finish(image: Image.Image, name: str) -> Image.Image:
     except ImageError:
         raise
     except MemoryError:
-        raise ImageError(f"{name}: not enough memory to decode it; make it smaller first") from None
+        raise _no_memory(name) from None
     except Exception:  # a decoder fed with garbage raises almost anything
         raise _damaged(name) from None
 
@@ -217,8 +227,7 @@ def _from_array(array: NDArray[Any], name: str) -> Image.Image:
         raise ImageError(
             f"{name} of shape {shape}: give (height, width) or (height, width, 1, 3 or 4 channels)"
         )
-    if array.shape[0] * array.shape[1] > MAX_PIXELS:
-        raise _too_large(name, f"{array.shape[1]}x{array.shape[0]}")
+    check_size(array.shape[1], array.shape[0], name)
     if np.issubdtype(array.dtype, np.floating):
         # Resampling overshoots by a hair; a thousandth is less than half a level of 8 bits. NaN fails too.
         if not (array.min() >= -1e-3 and array.max() <= 1.001):
@@ -232,16 +241,8 @@ def _from_array(array: NDArray[Any], name: str) -> Image.Image:
     return _to_rgb(image, name)
 
 
-def _check_size(image: Image.Image, name: str) -> None:
-    if image.width * image.height > MAX_PIXELS:
-        raise _too_large(name, f"{image.width}x{image.height}")
-    if image.width * image.height == 0:
-        raise ImageError(f"{name}: has no pixels")
-
-
-def _too_large(name: str, what: str) -> ImageError:
-    limit = f"{MAX_PIXELS / 1e6:g} megapixels"
-    return ImageError(f"{name}: too large, {what} is over the limit of {limit}; make it smaller first")
+def _no_memory(name: str) -> ImageError:
+    return ImageError(f"{name}: not enough memory to decode it; make it smaller first")
 
 
 def _damaged(name: str) -> ImageError:

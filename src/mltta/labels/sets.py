@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union
 
 from mltta.errors import LabelError
+from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
+#: of a file; every one of them is encoded
+MOST_LABELS = 100_000
 _ASSETS = Path(__file__).parents[1] / "assets" / "labels"
 _SUFFIXES = (".txt", ".json", ".csv")
 _HOW = (
@@ -124,16 +127,19 @@ class LabelSet:
         if suffix == ".json":
             try:
                 entries = json.loads(content)
-            except json.JSONDecodeError as error:
-                raise LabelError(f"{path} is not valid JSON: {error}.") from None
+            except UNREADABLE as error:
+                raise LabelError(f"{path} is not valid JSON: {explain(error)}.") from None
             if not isinstance(entries, (list, dict)):
                 raise LabelError(
                     f"{path} holds neither a list of labels nor a mapping from labels to synonyms."
                 )
         elif suffix == ".csv":
-            entries = _csv_column(content)
+            with reading(path, LabelError, "save it as a table, one label a line"):
+                entries = _csv_column(content)
         else:
             entries = [line for line in content.splitlines() if line.strip()]
+        if len(entries) > MOST_LABELS:
+            raise LabelError(f"{path} holds {len(entries):,} labels, and the limit is {MOST_LABELS:,}.")
         return cls._of_entries(entries, str(path))
 
     @classmethod
@@ -189,12 +195,12 @@ def _tidy_synonyms(synonyms: object, name: str) -> tuple[str, ...]:
         tidy = [_readable(s) for s in synonyms if isinstance(s, str)]
         if len(tidy) == len(synonyms) and all(tidy):
             return tuple(dict.fromkeys(tidy))
-    raise LabelError(f"The synonyms of {name!r} must be a list of words, not {synonyms!r}.")
+    raise LabelError(f"The synonyms of {name!r} must be a list of words, not {shown(synonyms)}.")
 
 
 def _not_a_string(value: object, position: int, source: str) -> str:
     """Say which entry is no label."""
-    return f"Label {position} ({source}) is not a string: {value!r}. {_HOW}"
+    return f"Label {position} ({source}) is not a string: {shown(value)}. {_HOW}"
 
 
 def _is_file(path: str) -> bool:
@@ -208,7 +214,7 @@ def _is_file(path: str) -> bool:
 def read_label_text(path: Path, how: str = _HOW) -> str:
     """Read a UTF-8 file of labels or of their synonyms, with or without a byte order mark."""
     try:
-        content = path.read_text(encoding="utf-8-sig")
+        content = read_text(path, LABELS, LabelError)
     except FileNotFoundError:
         raise LabelError(f"No such file: {path}. {how}") from None
     except OSError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet, read_label_text
+from mltta.storage.reading import UNREADABLE, explain, reading, shown
 
 _FORMS = 'Give a JSON file {"sofa": ["couch", "settee"]} or a CSV file with lines such as sofa,couch,settee.'
 
@@ -35,13 +36,14 @@ def read_synonyms(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     if path.suffix.casefold() == ".json":
         try:
             table = json.loads(content)
-        except json.JSONDecodeError as error:
-            raise LabelError(f"{path} is not valid JSON: {error}. {_FORMS}") from None
+        except UNREADABLE as error:
+            raise LabelError(f"{path} is not valid JSON: {explain(error)}. {_FORMS}") from None
         if not isinstance(table, dict):
             raise LabelError(f"{path} holds no JSON object. {_FORMS}")
     else:
         table = {}
-        rows = [row for row in csv.reader(io.StringIO(content, newline="")) if any(map(str.strip, row))]
+        with reading(path, LabelError, _FORMS):
+            rows = [row for row in csv.reader(io.StringIO(content, newline="")) if any(map(str.strip, row))]
         titles = bool(rows) and rows[0][0].strip().casefold() in ("label", "name")
         for label, *words in rows[titles:]:
             table.setdefault(label.strip(), []).extend(word.strip() for word in words if word.strip())
@@ -51,7 +53,7 @@ def read_synonyms(path: str | os.PathLike[str]) -> dict[str, list[str]]:
             or not words
             or not all(isinstance(w, str) and w.strip() for w in words)
         ):
-            raise LabelError(f"{path}: {label!r} needs a list of words, not {words!r}. {_FORMS}")
+            raise LabelError(f"{path}: {label!r} needs a list of words, not {shown(words)}. {_FORMS}")
     return table
 
 

@@ -9,7 +9,10 @@ from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from mltta.errors import ConfigError
 from mltta.images.views import AnySpec, LocalSpec, ViewSpec
+from mltta.storage.reading import shown
 
+#: more than anybody looks at, or steps; what is beyond is a slip, and would take days or all memory
+MOST_VIEWS, MOST_STEPS, MOST_KEPT, LARGEST = 4096, 1000, 4096, 1e9
 #: what must hold, and what to give when it does not
 Rule = tuple[Callable[[], bool], str]
 
@@ -50,7 +53,7 @@ class Config:
             _check_kind(field.name, getattr(self, field.name), kinds[field.name])
         for name, (holds, wanted) in self.rules().items():
             if not holds():
-                raise ConfigError(f"{name} = {getattr(self, name)!r} is out of range: give {wanted}")
+                raise ConfigError(f"{name} = {shown(getattr(self, name))} is out of range: give {wanted}")
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class ViewConfig(Config):
     def rules(self) -> dict[str, Rule]:
         return {
             **super().rules(),
-            "views": (lambda: self.views >= 1, "at least 1"),
+            "views": (lambda: 1 <= self.views <= MOST_VIEWS, f"at least 1, at most {MOST_VIEWS}"),
             "select_ratio": (lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
         }
 
@@ -91,7 +94,7 @@ class TuningConfig(ViewConfig):
             **super().rules(),
             "lr": (lambda: self.lr >= 0, "0 or more"),
             "weight_decay": (lambda: self.weight_decay >= 0, "0 or more"),
-            "steps": (lambda: self.steps >= 0, "0 or more"),
+            "steps": (lambda: 0 <= self.steps <= MOST_STEPS, f"0 or more, at most {MOST_STEPS}"),
         }
 
 
@@ -105,11 +108,15 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
     """Raise when a setting is not of the kind its field declares: a choice, yes or no, a number."""
     choices = get_args(kind)
     if choices and value not in choices:
-        raise ConfigError(f"{name} = {value!r}: choose from {', '.join(map(str, choices))}")
+        raise ConfigError(f"{name} = {shown(value)}: choose from {', '.join(map(str, choices))}")
     wanted: tuple[Any, str] | None = {
         bool: (bool, "true or false"),
         int: (int, "a whole number"),
         float: ((int, float), "a number"),
     }.get(kind)
     if wanted and (not isinstance(value, wanted[0]) or (isinstance(value, bool) and kind is not bool)):
-        raise ConfigError(f"{name} = {value!r}: give {wanted[1]}")
+        raise ConfigError(f"{name} = {shown(value)}: give {wanted[1]}")
+    if kind in (int, float) and not -LARGEST <= value <= LARGEST:  # NaN fails too
+        raise ConfigError(
+            f"{name} = {shown(value)} is out of range: give {wanted and wanted[1]} of a usual size"
+        )

@@ -11,7 +11,7 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.images.views import AnySpec, ViewSpec
 from mltta.methods.base import Method, Problem, register
-from mltta.methods.config import Rule, TuningConfig
+from mltta.methods.config import MOST_VIEWS, Rule, TuningConfig
 from mltta.methods.tuning import tune_context
 from mltta.model.encoded import Encoded
 from mltta.objectives import bound_entropy, entropy, select_confident
@@ -41,7 +41,10 @@ class DiffTPTConfig(TuningConfig):
         return {
             **super().rules(),
             "generated": (lambda: isinstance(self.generated, str), "the path of a folder"),
-            "generated_views": (lambda: self.generated_views >= 1, "at least 1"),
+            "generated_views": (
+                lambda: 1 <= self.generated_views <= MOST_VIEWS,
+                f"at least 1, at most {MOST_VIEWS}",
+            ),
             "cosine_ratio": (lambda: 0 < self.cosine_ratio <= 1, "a share above 0, up to 1"),
         }
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.methods.base import Emits, OnlineMethod, State, register
-from mltta.methods.config import Rule, ViewConfig
+from mltta.methods.config import MOST_KEPT, Rule, ViewConfig
 from mltta.methods.tda import empty_memory, remember
 from mltta.model.encoded import Encoded
 from mltta.objectives import select_confident
@@ -34,7 +34,7 @@ class DMNConfig(ViewConfig):
     def rules(self) -> dict[str, Rule]:
         return {
             **super().rules(),
-            "memory": (lambda: self.memory >= 1, "at least 1"),
+            "memory": (lambda: 1 <= self.memory <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
         }
 
 

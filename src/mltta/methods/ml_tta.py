@@ -11,7 +11,7 @@ from torch import Tensor
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
 from mltta.methods.base import Merging, Method, Problem, register
-from mltta.methods.config import Rule, ViewConfig
+from mltta.methods.config import MOST_STEPS, Rule, ViewConfig
 from mltta.methods.retrieval import WeakLabels, combined_labels
 from mltta.methods.tuning import Loss, tune_context
 from mltta.model.encoded import Encoded, Views
@@ -60,7 +60,7 @@ class MLTTAConfig(ViewConfig):
             "lr_view": (lambda: self.lr_view >= 0, "0 or more"),
             "lr_caption": (lambda: self.lr_caption >= 0, "0 or more"),
             "weight_decay": (lambda: self.weight_decay >= 0, "0 or more"),
-            "steps": (lambda: self.steps >= 0, "0 or more"),
+            "steps": (lambda: 0 <= self.steps <= MOST_STEPS, f"0 or more, at most {MOST_STEPS}"),
         }
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mltta.methods.base import OnlineMethod, State, register
-from mltta.methods.config import Rule, ViewConfig
+from mltta.methods.config import MOST_KEPT, Rule, ViewConfig
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, marginal_entropy, select_confident
 
@@ -38,8 +38,14 @@ class TDAConfig(ViewConfig):
     def rules(self) -> dict[str, Rule]:
         return {
             **super().rules(),
-            "positive_capacity": (lambda: self.positive_capacity >= 1, "at least 1"),
-            "negative_capacity": (lambda: self.negative_capacity >= 1, "at least 1"),
+            "positive_capacity": (
+                lambda: 1 <= self.positive_capacity <= MOST_KEPT,
+                f"at least 1, at most {MOST_KEPT}",
+            ),
+            "negative_capacity": (
+                lambda: 1 <= self.negative_capacity <= MOST_KEPT,
+                f"at least 1, at most {MOST_KEPT}",
+            ),
             "entropy_low": (lambda: self.entropy_low <= self.entropy_high, "at most entropy_high"),
             "mask_low": (lambda: self.mask_low <= self.mask_high, "at most mask_high"),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import tempfile
 from collections.abc import Mapping
@@ -16,15 +17,21 @@ import torch
 from torch import Tensor
 
 from mltta.errors import ConfigError, WeightsError
-from mltta.storage import hub
+from mltta.storage import atomic, checksums, hub
+from mltta.storage.reading import explain
 from mltta.storage.tensors import read_file
 
 if TYPE_CHECKING:
     from mltta.labels import LabelSet
     from mltta.model.backbone import Backbone
 
-FORMAT = "mltta-prompts-1"
+FORMAT = "mltta-prompts-2"
+#: without a checksum
+UNCHECKED = "mltta-prompts-1"
+#: no learned vector comes near this; word vectors of CLIP stay below 1
+LARGEST = 1000.0
 _LEARNER = "prompt_learner."
+log = logging.getLogger("mltta")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,13 +154,22 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     Whatever the file, only tensors are read and nothing in it runs.
     """
     file = _fetched(os.fspath(path)) if os.fspath(path).startswith(hub.PREFIX) else Path(path)
-    about = _about(file)
+    about, header = _about(file)
     found, _ = read_file(file)
+    sum_ = header.pop(checksums.CHECKSUM, None)
+    if sum_ is not None and sum_ != checksums.of_tensors(found, header):
+        raise WeightsError(
+            f"{file} is damaged: its checksum does not fit. Train it again, or fetch it again."
+        )
     if isinstance(found, Tensor):
         found = {"ctx": found}
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+    if (
+        not isinstance(found, dict)
+        or not found
+        or not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in found.items())
+    ):
         raise WeightsError(f"{file} holds no prompts: neither tensors nor a checkpoint with a state_dict")
     if len(found) == 1 and not about:  # a bare tensor, whatever it is called
         found = {"ctx": next(iter(found.values()))}
@@ -169,8 +185,14 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
         raise WeightsError(
             f"{file} holds no prompts: there is no tensor called ctx or {_LEARNER}ctx in it, as CoOp and MaPLe have"
         )
-    if not all(value.isfinite().all() for value in tensors.values()):
-        raise WeightsError(f"{file}: some of its numbers are not finite, so it cannot be used")
+    for name, value in tensors.items():
+        if not value.isfinite().all():
+            raise WeightsError(f"{file}: some of its numbers are not finite, so it cannot be used")
+        if value.numel() and value.abs().max() > LARGEST:
+            raise WeightsError(
+                f"{file}: {name} goes up to {float(value.abs().max()):g}, beyond reason for learned prompts: the file "
+                "is damaged or something else"
+            )
     if maple and "proj.weight" not in tensors:
         raise WeightsError(f"{file} is no MaPLe checkpoint: {_LEARNER}proj.weight is missing")
     return (MaPLe if maple else CoOp)(tensors, about, str(file))
@@ -198,32 +220,42 @@ def save_prompts(prompts: AnyPrompts, path: str | os.PathLike[str]) -> Path:
     file = Path(path)
     if file.suffix != ".safetensors":
         raise ConfigError(f"{file}: prompts are saved as .safetensors, name the file so")
-    said = json.dumps({"format": FORMAT, "kind": prompts.kind, **prompts.about})
+    tensors = {k: v.contiguous() for k, v in prompts.tensors.items()}
+    header = {"mltta": json.dumps({"format": FORMAT, "kind": prompts.kind, **prompts.about})}
+    header[checksums.CHECKSUM] = checksums.of_tensors(tensors, header)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f"{file.name}.{os.getpid()}")
-        part.write_bytes(save({k: v.contiguous() for k, v in prompts.tensors.items()}, {"mltta": said}))
-        part.replace(file)
+        atomic.write(file, save(tensors, header))
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
     return file
 
 
-def _about(file: Path) -> dict[str, Any]:
-    """What the header of a file of ours says; nothing for any other."""
+def _about(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a file of ours says about the prompts, and its header as it is; nothing for any other."""
     from safetensors import SafetensorError, safe_open
 
     if file.suffix != ".safetensors" or not file.is_file():
-        return {}
+        return {}, {}
     try:
         with safe_open(file, "pt") as opened:
-            said = (opened.metadata() or {}).get("mltta")
+            header: dict[str, str] = opened.metadata() or {}
+        said = header.get("mltta")
         about = {} if said is None else json.loads(said)
-    except (SafetensorError, ValueError) as error:
-        raise WeightsError(f"{file} is not a file of prompts that can be read: {error}") from error
-    if not isinstance(about, dict) or about.get("format", FORMAT) != FORMAT:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
+        raise WeightsError(f"{file} is not a file of prompts that can be read: {explain(error)}") from error
+    if not isinstance(about, dict) or about.get("format", FORMAT) not in (FORMAT, UNCHECKED):
         raise WeightsError(f"{file} is not a file of prompts that this version reads")
-    return {name: value for name, value in about.items() if name not in ("format", "kind")}
+    if about and checksums.CHECKSUM not in header:
+        if about.get("format") == FORMAT:
+            raise WeightsError(
+                f"{file} is damaged: its checksum is missing. Train it again, or fetch it again."
+            )
+        log.info("%s was written before checksums were kept, so damage to it cannot be told", file)
+    for name, kind in (("model", str), ("text_tower", str), ("labels", list)):
+        if name in about and not isinstance(about[name], kind):
+            raise WeightsError(f"{file} is not a file of prompts that can be read: its {name} makes no sense")
+    return {name: value for name, value in about.items() if name not in ("format", "kind")}, header
 
 
 def coop(context: Tensor, **about: Any) -> CoOp:

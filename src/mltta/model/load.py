@@ -25,6 +25,7 @@ def load_backbone(
     image_dtype: torch.dtype | str | None = None,
     quick_gelu: bool | None = None,
     allow_torchscript: bool = False,
+    allow_remote_code: bool = False,
     random_weights: bool = False,
     prompts: AnyPrompts | str | Path | None = None,
     accelerate: bool | str | None = None,
@@ -32,14 +33,15 @@ def load_backbone(
     """Load a frozen CLIP-style model by name, folder or file.
 
     Args:
-        model: "RN50", "RN101", "ViT-B/32", "ViT-B/16", any open_clip "NAME" or "NAME:TAG", "hf-hub:ORG/REPO",
-            or a folder with open_clip_config.json.
+        model: "RN50", "RN101", "ViT-B/32", "ViT-B/16", any open_clip "NAME" or "NAME:TAG",
+            "hf-hub:ORG/REPO[@REVISION]", or a folder with open_clip_config.json.
         weights: a pretrained tag, or a local file (safetensors, state_dict, OpenAI's .pt archive).
         device: "auto" takes a GPU where there is one.
         image_dtype: precision of the image tower, float32, bfloat16 or float16, by default bfloat16 on a GPU and
             float32 on a CPU; texts and scores stay in float32.
         quick_gelu: the activation a local file was trained with.
         allow_torchscript: open OpenAI's original archive, which is a program.
+        allow_remote_code: run the Python that a model's tokenizer brings, if its settings ask for that.
         random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
         prompts: CoOp's or MaPLe's learned prompts, or a file of them.
         accelerate: False does everything the plain way; names of tricks choose some (`mltta.accelerate.TRICKS`).
@@ -49,6 +51,7 @@ def load_backbone(
         weights,
         quick_gelu=quick_gelu,
         allow_torchscript=allow_torchscript,
+        allow_remote_code=allow_remote_code,
         random_weights=random_weights,
     )
     chosen = pick_device(device)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
+from mltta.storage.reading import LABELS, explain, read_text, shown
 
 DEFAULT_TEMPLATE = "a photo of a {}."
 #: sets of templates by name: open_clip's OPENAI_IMAGENET_TEMPLATES (80) and SIMPLE_IMAGENET_TEMPLATES (7)
@@ -180,12 +181,12 @@ def check_lengths(tokenizer: Any, descriptions: Descriptions, room: int) -> None
 def _sentences(value: object, where: str) -> tuple[str, ...]:
     """The sentences of one label, or what is wrong with them."""
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise LabelError(f"{where}: its descriptions must be a list of sentences, not {value!r}")
+        raise LabelError(f"{where}: its descriptions must be a list of sentences, not {shown(value)}")
     if not value:
         raise LabelError(f"{where}: its list of descriptions is empty; write a sentence or remove the label")
     for sentence in value:
         if not isinstance(sentence, str) or not sentence.strip():
-            raise LabelError(f"{where}: a description must be a sentence, not {sentence!r}")
+            raise LabelError(f"{where}: a description must be a sentence, not {shown(sentence)}")
     return tuple(" ".join(sentence.split()) for sentence in value)
 
 
@@ -203,10 +204,10 @@ def _read_json(path: Path) -> Any:
         return content
 
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=once)
+        return json.loads(read_text(path, LABELS, LabelError), object_pairs_hook=once)
     except FileNotFoundError:
         raise LabelError(f"{path}: no such file; check the spelling of the path") from None
     except OSError as error:
         raise LabelError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # not UTF-8, or not JSON
-        raise LabelError(f"{path}: not valid JSON in UTF-8: {error}") from None
+    except (ValueError, RecursionError) as error:  # not UTF-8, or not JSON
+        raise LabelError(f"{path}: not valid JSON in UTF-8: {explain(error)}") from None

@@ -19,6 +19,7 @@ from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.load import load_image
 from mltta.images.views import CLIP_MEAN, CLIP_STD, generated_folder
 from mltta.model.device import pick_device
+from mltta.storage import atomic
 
 log = logging.getLogger("mltta")
 MODEL, REVISION = "lambdalabs/sd-image-variations-diffusers", "v2.0"
@@ -118,12 +119,11 @@ def _file(folder: Path, j: int) -> Path:
 
 
 def _save(folder: Path, numbers: Sequence[int], images: Sequence[Image]) -> None:
-    """Write variations; each is renamed when it is whole, so that a kill leaves no half of a file."""
+    """Write variations; a kill leaves no half of a file."""
     folder.mkdir(parents=True, exist_ok=True)
     for j, image in zip(numbers, images, strict=True):
-        half = _file(folder, j).with_suffix(".part")
-        image.convert("RGB").save(half, format="JPEG", quality=95)
-        half.replace(_file(folder, j))
+        with atomic.replacing(_file(folder, j), durable=False) as part:
+            image.convert("RGB").save(part, format="JPEG", quality=95)
 
 
 def _source(source: Any) -> Tensor:

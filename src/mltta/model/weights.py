@@ -1,22 +1,28 @@
-"""Where model weights come from: a hub tag, a local folder, a local file. No file runs code on loading."""
+"""Where model weights come from: a hub tag, a local folder, a local file. No file runs code unless a caller says so."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
-from mltta.errors import WeightsError
+from mltta.errors import HubError, MlttaError, WeightsError
+from mltta.model import folder as folder_
+from mltta.storage import hub
 from mltta.storage.hub import cache_only_if_cut_off
 from mltta.storage.tensors import read_file, reason
 
 #: the paper's architectures, by the names people use, in open_clip's spelling
 PAPER_MODELS = {"RN50": "RN50", "RN101": "RN101", "ViT-B/32": "ViT-B-32", "ViT-B/16": "ViT-B-16"}
+#: what a temperature may be; CLIP's ends at 100, SigLIP's at about 120
+LOGIT_SCALES = (0.1, 999.0)
 #: the embedded model: an open_clip folder like any other
 MINI = Path(__file__).parents[1] / "assets" / "mini"
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
@@ -36,6 +42,8 @@ class Loaded:
     tokenizer: Any
     preprocess: dict[str, Any]
     trained: bool = True
+    #: the commit of the hub that it came from, where it came from there
+    revision: str | None = None
 
 
 def load(
@@ -44,25 +52,42 @@ def load(
     *,
     quick_gelu: bool | None = None,
     allow_torchscript: bool = False,
+    allow_remote_code: bool = False,
     random_weights: bool = False,
 ) -> Loaded:
     """Build a model and fill it, from whichever place ``name`` and ``weights`` point to.
 
     Args:
         name: "mini", the embedded model; an open_clip name ("ViT-B/16", "ViT-B-32:laion2b_s34b_b79k",
-            "hf-hub:org/repo"); a folder with open_clip_config.json; or None to read the architecture off a
-            file in OpenAI's layout.
-        weights: a pretrained tag or a local file; by default OpenAI's tag where the model has one.
+            "hf-hub:org/repo", or "hf-hub:org/repo@REVISION" to pin it); a folder with open_clip_config.json; or
+            None to read the architecture off a file in OpenAI's layout.
+        weights: a pretrained tag or a local file; by default OpenAI's tag where the model has one. With a folder, the
+            file in it to take instead of its safetensors.
         quick_gelu: which activation a local file was trained with; hub tags and folders know it themselves.
         allow_torchscript: open OpenAI's original .pt archive, which is a TorchScript program.
+        allow_remote_code: let a folder's or repository's settings name a tokenizer with Python of its own, which is
+            run, or a text tower of another repository.
         random_weights: build the model untrained, for benchmarks and tests of shapes.
     """
+    loaded = _load(name, weights, quick_gelu, allow_torchscript, allow_remote_code, random_weights)
+    check_numbers(loaded)
+    return loaded
+
+
+def _load(
+    name: str | None,
+    weights: str | Path | None,
+    quick_gelu: bool | None,
+    allow_torchscript: bool,
+    allow_remote_code: bool,
+    random_weights: bool,
+) -> Loaded:
     if name == "mini" and weights is None:
         return replace(_from_folder(MINI), name="mini")
     if name is not None and Path(name).is_dir():
-        return _from_folder(Path(name))
-    if name is not None and name.startswith("hf-hub:"):
-        return _from_hub(name, None, name)
+        return _from_folder(Path(name), None if weights is None else Path(weights), allow_remote_code)
+    if name is not None and name.startswith(hub.PREFIX):
+        return _from_repository(name, allow_remote_code)
     if name is not None and ":" in name and weights is None:
         name, _, weights = name.partition(":")
     if weights is not None and _looks_like_file(weights):
@@ -121,20 +146,81 @@ def _from_hub(arch: str, tag: str | None, name: str, **options: Any) -> Loaded:
     return Loaded(name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
 
 
-def _from_folder(folder: Path) -> Loaded:
+def _from_folder(
+    folder: Path, weights: Path | None = None, allow_remote_code: bool = False, repository: str = ""
+) -> Loaded:
+    """A folder's model. Its settings are data, its weights safetensors unless a caller names another file."""
     import open_clip
 
-    if not (folder / "open_clip_config.json").is_file():
+    if not (folder / folder_.CONFIG).is_file():
         raise WeightsError(f"{folder} holds no open_clip_config.json, so it is not a model folder")
     try:
+        folder_.check_sums(folder)
+        config = folder_.read_config(folder / folder_.CONFIG, allow_remote_code)
+        if weights is None:
+            weights = folder_.find_weights(folder)
+        elif not weights.is_file():
+            raise WeightsError(f"no weights file at {weights}")
+        elsewhere = config.tokenizer_name if config.tokenizer_name != repository and repository else None
         with _quiet():
-            model = open_clip.create_model(f"local-dir:{folder}", require_pretrained=True)
-            own_bpe = folder / "bpe.txt.gz"
-            options = {"bpe_path": str(own_bpe)} if own_bpe.is_file() else {}
-            tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}", **options)
-    except Exception as error:
-        raise WeightsError(f"{folder} could not be loaded as an open_clip model: {error}") from error
+            model = folder_.build(config, weights, count_numbers(weights))
+            tokenizer = folder_.tokenizer(config, folder, elsewhere)
+    except MlttaError:
+        raise
+    except Exception as error:  # open_clip and timm raise many kinds; the user needs one message
+        raise WeightsError(f"{folder} could not be loaded as an open_clip model: {reason(error)}") from error
     return Loaded(folder.name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
+
+
+def _from_repository(name: str, allow_remote_code: bool) -> Loaded:
+    """A model on the hub: its settings are fetched and checked first, then its tensors, of the same commit."""
+    try:
+        folder = hub.pull(name, [folder_.CONFIG])
+        if (folder / folder_.CONFIG).is_file():
+            folder_.read_config(folder / folder_.CONFIG, allow_remote_code)
+        name = hub.pinned(name, folder)
+        tensors = [pattern for pattern in folder_.WEIGHTS if pattern.startswith("open_clip")]
+        folder = hub.pull(name, [*hub.TOKENIZERS, *tensors])
+        if not any((folder / pattern).is_file() for pattern in tensors):
+            folder = hub.pull(name, ["*.safetensors"])
+    except HubError as error:
+        raise WeightsError(f"{error}\n{WAYS_OUT}") from error
+    repository, revision = hub.parted(name)
+    with cache_only_if_cut_off():
+        loaded = _from_folder(folder, None, allow_remote_code, repository)
+    said = f"{hub.PREFIX}{repository}" + (f"@{revision[:12]}" if revision else "")
+    return replace(loaded, name=said, revision=revision)
+
+
+def count_numbers(path: Path) -> int | None:
+    """How many numbers a safetensors file holds, by its header; None for other files."""
+    if path.suffix != ".safetensors":
+        return None
+    from safetensors import safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
+            return sum(int(math.prod(shape)) for shape in shapes)
+    except Exception as error:
+        raise WeightsError(f"{path} is not a weights file that can be read ({reason(error)})") from error
+
+
+def check_numbers(loaded: Loaded) -> None:
+    """Refuse a model with a number that is none, or a temperature beyond reason: every score would be one."""
+    for name, value in loaded.model.state_dict().items():
+        if value.is_floating_point() and value.numel():
+            numbers = value.detach().cpu().float().numpy()
+            if not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
+                raise WeightsError(
+                    f"the weights of {loaded.name} are damaged: {name} holds a value that is not a finite number"
+                )
+    scale = getattr(loaded.model, "logit_scale", None)
+    if scale is not None and not LOGIT_SCALES[0] <= float(scale.detach().exp().max()) <= LOGIT_SCALES[1]:
+        raise WeightsError(
+            f"the weights of {loaded.name} have a logit scale of {float(scale.detach().exp().max()):g}, beyond reason "
+            f"(models are trained with 10 to 150): the file is damaged or not a CLIP model"
+        )
 
 
 def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torchscript: bool) -> Loaded:
@@ -152,13 +238,19 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
             f"{path.name} does not say which activation it was trained with, and the wrong one silently costs "
             "accuracy: pass --quick-gelu for OpenAI's weights, --no-quick-gelu for most others (LAION, DataComp)."
         )
+    if arch is None and folder_.FolderConfig(config, {}).least_numbers() > sum(
+        v.numel() for v in state.values()
+    ):
+        raise WeightsError(
+            f"{path} has the names of a CLIP model, but its tensors do not have the shapes of one"
+        )
     try:
         if arch is None:
             model: nn.Module = open_clip.CLIP(**config, quick_gelu=quick_gelu)
         else:
             with _quiet():
                 model = open_clip.create_model(arch, pretrained_text=False, force_quick_gelu=quick_gelu)
-    except (RuntimeError, TypeError) as error:
+    except Exception as error:  # shapes out of a stranger's file end in all kinds of errors
         raise WeightsError(f"no model can be built for {path}: {reason(error)}") from error
     wanted = {key: value.shape for key, value in model.state_dict().items()}
     given = {key: value.shape for key, value in state.items()}
@@ -182,6 +274,8 @@ def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[s
         found = found["state_dict"]
     if not isinstance(found, dict) or not found or not all(isinstance(v, Tensor) for v in found.values()):
         raise WeightsError(f"{path} holds no state_dict of tensors")
+    if not all(isinstance(key, str) for key in found):
+        raise WeightsError(f"{path} holds no state_dict: its tensors have no names")
     state = {key.removeprefix("module."): value for key, value in found.items()}
     is_openai |= "input_resolution" in state
     for extra in ("input_resolution", "context_length", "vocab_size"):
@@ -222,9 +316,10 @@ def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:
                 "image_size": grid * 32,
             }
         return {"embed_dim": state["text_projection"].shape[1], "vision_cfg": vision, "text_cfg": text}
-    except KeyError as error:
+    except (KeyError, IndexError) as error:
+        lacking = f"no {error.args[0]}" if isinstance(error, KeyError) else "its tensors have other shapes"
         raise WeightsError(
-            f"the file is not in OpenAI's CLIP layout (no {error.args[0]}): name its architecture too, "
+            f"the file is not in OpenAI's CLIP layout ({lacking}): name its architecture too, "
             "e.g. --model ViT-B-16 --weights FILE"
         ) from error
 

@@ -1,9 +1,10 @@
 """View features on disk: encoded once, read by every method and every ablation after that.
 
 A store is a folder named by the hash of all that a feature depends on (``key.json`` spells it out). Every process
-that adds to it writes its own pair of files, ``<name>.features`` (half precision, one row an image) and
-``<name>.images`` (the images' 16-byte names), and a row counts once its name is written: a kill at any point loses
-at most what was being written, and two processes never disturb each other.
+that adds to it writes files of its own, ``<name>.features`` (half precision, one row an image), ``<name>.sums`` (a
+checksum of each row and its name) and ``<name>.images`` (the images' 16-byte names), and a row counts once its name is
+written: a kill at any point loses at most what was being written, and two processes never disturb each other. A row
+that is not what was written, or stands at another's place, is passed over and encoded again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,10 +29,12 @@ from torch import Tensor
 from mltta.errors import MlttaError
 from mltta.images.views import RENDERING, AnySpec, LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
+from mltta.storage import atomic
 from mltta.storage.folders import cache_folder
+from mltta.storage.reading import SETTINGS, UNREADABLE, read_bytes
 
 log = logging.getLogger("mltta")
-NAME_BYTES = 16
+NAME_BYTES, SUM_BYTES = 16, 4
 FORMAT = "mltta-features-2"
 
 
@@ -90,28 +94,36 @@ class FeatureCache:
         return len(self._heads)
 
     def holds(self, image: bytes) -> bool:
-        """Whether an image's features are kept; what this run adds is found when the cache is opened again."""
-        return self._find(image) is not None
+        """Whether an image's features are kept, undamaged; what this run adds is found when it is opened again."""
+        damaged = None
+        for shard, row in self._find(image):
+            if shard.whole(row):
+                return True
+            damaged = shard
+        if damaged is not None:
+            log.warning("%s: a damaged row is passed over, and its image encoded again", damaged)
+        return False
 
     def read(self, image: bytes) -> Tensor:
-        """Half-precision features (N, D) of an image that the cache ``holds``."""
-        place = self._find(image)
-        if place is None:
-            raise KeyError(image)
-        shard, row = self._locate(place)
+        """Half-precision features (N, D) of an image that the cache ``holds``, which has looked at its checksum."""
         wanted = slice(None) if isinstance(self.spec, LocalSpec) else slice(self.spec.count)
+        found = list(self._find(image))
+        if len(found) > 1:
+            found = [(shard, row) for shard, row in found if shard.whole(row)]
+        if not found:
+            raise KeyError(image)
+        shard, row = found[0]
         return torch.from_numpy(np.array(shard.features[row, wanted]))
 
-    def _find(self, image: bytes) -> int | None:
+    def _find(self, image: bytes) -> Iterator[tuple[_Shard, int]]:
+        """Where rows of that name are: mostly one, several where an earlier one was found damaged."""
         head = np.frombuffer(image[:8], np.uint64)[0]
         at = int(np.searchsorted(self._heads, head))
         while at < len(self._heads) and self._heads[at] == head:
-            place = int(self._order[at])
-            shard, row = self._locate(place)
+            shard, row = self._locate(int(self._order[at]))
             if shard.names[row].tobytes() == image:
-                return place
+                yield shard, row
             at += 1
-        return None
 
     def write(self, images: Sequence[bytes], features: Sequence[Tensor]) -> None:
         """Keep half-precision features (N, D) of some images; a full disk costs the cache, not the run."""
@@ -174,13 +186,18 @@ def clear(store: Store) -> None:
 def _stores(folder: Path) -> Iterator[Store]:
     for file in sorted(folder.glob("*/key.json")):
         try:
-            held = json.loads(file.read_text())
-            key, views, dim = held["key"], int(held["views"]), int(held["dim"])
-            if key["format"] == FORMAT:
+            held = json.loads(read_bytes(file, SETTINGS, MlttaError))
+            key, views, dim = held["key"], held["views"], held["dim"]
+            sizes = all(isinstance(size, int) and 0 < size < 1 << 20 for size in (views, dim))
+            if (
+                key["format"] == FORMAT
+                and sizes
+                and all(name in key for name in ("model", "seed", "arithmetic"))
+            ):
                 store = Store(file.parent, key, views, dim)
                 store.spec  # noqa: B018  a spec of another version does not read
                 yield store
-        except (OSError, ValueError, KeyError, TypeError, MlttaError):
+        except (OSError, MlttaError, *UNREADABLE):
             log.warning("%s is not a feature store that can be read; it is passed over", file.parent)
 
 
@@ -190,7 +207,7 @@ def _without_spec(key: dict[str, Any]) -> str:
 
 
 class _Shard:
-    """The whole rows of a pair of files, mapped; sent to a worker it is mapped there again, not copied."""
+    """The whole rows of one writer's files, mapped; sent to a worker they are mapped there again, not copied."""
 
     def __init__(self, file: Path, rows: int, views: int, dim: int):
         self._made_of = (file, rows, views, dim)
@@ -198,42 +215,69 @@ class _Shard:
         self.names: NDArray[np.uint8] = np.memmap(file, np.uint8, "r", shape=(rows, NAME_BYTES))
         data = file.with_suffix(".features")
         self.features: NDArray[np.float16] = np.memmap(data, np.float16, "r", shape=(rows, views, dim))
+        self.sums: NDArray[np.uint32] = np.memmap(file.with_suffix(".sums"), "<u4", "r", shape=(rows,))
+
+    def __str__(self) -> str:
+        return str(self._made_of[0].with_suffix(".features"))
+
+    def whole(self, row: int) -> bool:
+        """Whether a row is what was written under its name."""
+        return int(self.sums[row]) == _sum(self.names[row].tobytes(), self.features[row])
 
     def __reduce__(self) -> tuple[type[_Shard], tuple[Path, int, int, int]]:
         return _Shard, self._made_of
 
 
 def _read_shards(store: Store) -> Iterator[_Shard]:
-    """Map every pair of files that has a whole row."""
+    """Map the files of every writer that has finished a row."""
     views, dim = store.views, store.dim
     for file in sorted(store.folder.glob("*.images")):
-        data = file.with_suffix(".features")
+        data, sums = file.with_suffix(".features"), file.with_suffix(".sums")
         if not data.is_file():
             continue
-        rows = min(file.stat().st_size // NAME_BYTES, data.stat().st_size // (2 * views * dim))
+        if not sums.is_file():
+            log.warning("%s has no checksums, so its features are encoded again", data)
+            continue
+        rows = min(
+            file.stat().st_size // NAME_BYTES,
+            sums.stat().st_size // SUM_BYTES,
+            data.stat().st_size // (2 * views * dim),
+        )
         if rows:
             yield _Shard(file, rows, views, dim)
 
 
+def _sum(name: bytes, row: NDArray[np.float16]) -> int:
+    return zlib.crc32(row.data, zlib.crc32(name))
+
+
+def _sync(*files: IO[bytes]) -> None:
+    """Wait until the disk has them."""
+    for file in files:
+        os.fsync(file.fileno())
+
+
 class _Writer:
-    """Appends rows: the features first, safely on disk, then their names."""
+    """Appends rows: the features and their checksums first, safely on disk, then their names."""
 
     def __init__(self, home: Path, key: dict[str, Any], views: int, dim: int):
         home.mkdir(parents=True, exist_ok=True)
         said, file = json.dumps({"key": key, "views": views, "dim": dim}, indent=1) + "\n", home / "key.json"
         if not file.is_file() or file.read_bytes() != said.encode():  # missing, or damaged
-            part = home / f"key.{os.getpid()}"
-            part.write_text(said)
-            part.replace(file)
+            atomic.write(file, said.encode())
         name = f"{time.time_ns():x}-{os.getpid()}"
         self._features: IO[bytes] = (home / f"{name}.features").open("wb")
+        self._sums: IO[bytes] = (home / f"{name}.sums").open("wb")
         self._names: IO[bytes] = (home / f"{name}.images").open("wb")
 
     def write(self, images: Sequence[bytes], features: Sequence[Tensor]) -> None:
-        for one in features:
-            self._features.write(one.contiguous().numpy().tobytes())
+        rows = [one.contiguous().numpy() for one in features]
+        self._features.write(b"".join(row.tobytes() for row in rows))
+        sums = np.array([_sum(name, row) for name, row in zip(images, rows, strict=True)], "<u4")
+        self._sums.write(sums.tobytes())
         self._features.flush()
-        os.fsync(self._features.fileno())
+        self._sums.flush()
+        _sync(self._features, self._sums)
         self._names.write(b"".join(images))
         self._names.flush()
 

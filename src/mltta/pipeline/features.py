@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -94,9 +95,10 @@ class Pipeline:
 
     def _features(self, batch: Sequence[Prepared], start: float) -> list[Features]:
         fresh = [photo for photo in batch if photo.missing]
-        made = dict(zip(map(id, fresh), encode(self.backbone, fresh, self.seed, self._at_once), strict=True))
+        encodings = encode(self.backbone, fresh, self.seed, self._at_once)
+        made = {id(photo): _only_finite(own) for photo, own in zip(fresh, encodings, strict=True)}
         for cache in self._caches:
-            added = [photo for photo in fresh if cache.spec in photo.missing]
+            added = [photo for photo in fresh if cache.spec in made[id(photo)]]
             if added:
                 names = [photo.names[cache.spec] for photo in added]
                 cache.write(names, [made[id(photo)][cache.spec].cpu() for photo in added])
@@ -109,10 +111,12 @@ class Pipeline:
 
     def _one(self, photo: Prepared, made: Encodings) -> Features:
         features = dict(made)
+        said = f"{photo.photo.id}: its features are not finite numbers, so it has no scores"
+        errors = photo.errors | {spec: said for spec in photo.missing if spec not in made}
         for cache in self._caches:
-            if cache.spec not in made and cache.spec not in photo.errors:
+            if cache.spec not in made and cache.spec not in errors:
                 features[cache.spec] = cache.read(photo.names[cache.spec])
-        return Features(photo.photo, features, photo.errors)
+        return Features(photo.photo, features, errors)
 
     def encoded(self, photos: Sequence[Features]) -> Encoded:
         """Float32 features of some photos as methods take them, and a way to look at the photos again."""
@@ -127,6 +131,11 @@ class Pipeline:
 
         looks = [look_at(read(x.photo), seed=self.seed, name=x.photo.name) for x in photos]
         return Encoded(features, looks)
+
+
+def _only_finite(encodings: Encodings) -> Encodings:
+    """Without those that hold a number that is none."""
+    return {spec: own for spec, own in encodings.items() if math.isfinite(own.sum(dtype=torch.float32))}
 
 
 def _itself(key: Any) -> Photo:

@@ -14,6 +14,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from mltta.errors import ImageError
+from mltta.images.budget import open_file
 from mltta.images.load import image_id, load_image
 from mltta.images.views import (
     AnySpec,
@@ -151,12 +152,15 @@ class Prepare:
 def _content(source: Any) -> tuple[bytes, Any]:
     """Name an image by its content: a file's bytes, else its pixels; and give what to decode."""
     if isinstance(source, (str, Path)):
+        digest = hashlib.blake2b(digest_size=NAME_BYTES)
+        file, _ = open_file(str(source))
         try:
-            data = Path(source).read_bytes()
-        except (OSError, ValueError):
-            load_image(source)  # raises with a reason that people understand
-            raise
-        return hashlib.blake2b(data, digest_size=NAME_BYTES).digest(), source
+            with file:
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+        except OSError as error:
+            raise ImageError(f"{source}: cannot be read: {error.strerror}") from None
+        return digest.digest(), source
     if isinstance(source, bytes):
         return hashlib.blake2b(source, digest_size=NAME_BYTES).digest(), source
     image = load_image(source)

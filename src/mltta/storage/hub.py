@@ -14,17 +14,34 @@ from mltta.errors import HubError
 PREFIX = "hf-hub:"
 #: nothing else is sent or fetched: texts, numbers and their description, never a program
 PATTERNS = ["*.json", "*.txt", "*.safetensors"]
+#: what a model's tokenizer is made of
+TOKENIZERS = ["*.json", "*.txt", "*.txt.gz", "*.model"]
 
 
-def pull(name: str) -> Path:
-    """Fetch "hf-hub:ORG/NAME", or ORG/NAME, into the hub's cache once and return its folder."""
+def parted(name: str) -> tuple[str, str | None]:
+    """ORG/NAME and the branch, tag or commit behind an @, if one is given."""
+    repository, at, revision = name.removeprefix(PREFIX).partition("@")
+    if at and not revision:
+        raise HubError(f"{name}: behind the @ goes a branch, a tag or a commit")
+    return repository, revision or None
+
+
+def pinned(name: str, folder: Path) -> str:
+    """A name with the commit that its folder in the cache is of, where the cache says it."""
+    commit = folder.name
+    known = len(commit) == 40 and set(commit) <= set("0123456789abcdef")
+    return f"{PREFIX}{parted(name)[0]}@{commit}" if known else name
+
+
+def pull(name: str, patterns: Sequence[str] = PATTERNS) -> Path:
+    """Fetch "hf-hub:ORG/NAME[@REVISION]", or ORG/NAME, into the hub's cache once and return its folder."""
     from huggingface_hub import snapshot_download
 
-    name = name.removeprefix(PREFIX)
+    name, revision = parted(name)
     cut_off = False
     try:
         with cache_only_if_cut_off() as cut_off:
-            return Path(snapshot_download(name, allow_patterns=PATTERNS))
+            return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
     except Exception as error:  # the hub and the network raise almost anything
         if cut_off:
             raise HubError(

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from mltta.errors import CaptionError
+from mltta.storage import atomic
+from mltta.storage.reading import UNREADABLE
 
 FORMAT = "mltta-generated-1"
 REPEATED = "repeated"
@@ -77,9 +79,8 @@ class AnswerFile:
             raise self._unwritable(error) from error
 
     def _replace(self, entries: Iterable[Entry]) -> None:
-        part = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        part.write_bytes(b"".join([_line(self._header), *(_line(_record(entry)) for entry in entries)]))
-        part.replace(self.path)
+        lines = [_line(self._header), *(_line(_record(entry)) for entry in entries)]
+        atomic.write(self.path, b"".join(lines))
 
     def _check(self, header: Mapping[str, Any]) -> None:
         """Refuse to mix answers to different questions."""
@@ -148,7 +149,7 @@ def _parsed_header(line: bytes, path: Path) -> dict[str, Any]:
         held = json.loads(line)
         if held["format"] == FORMAT and line.endswith(b"\n"):
             return dict(held)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except UNREADABLE:
         pass
     raise CaptionError(f"{path} is not a file that `mltta captions generate` wrote")
 
@@ -156,10 +157,10 @@ def _parsed_header(line: bytes, path: Path) -> dict[str, Any]:
 def _parsed(line: bytes, number: int, path: Path) -> Entry:
     try:
         held = json.loads(line)
-        prompt, answer = held["tokens"]
+        prompt, answer = map(int, held["tokens"])
         why = "" if held["kept"] else str(held["why"])
         return Entry(int(held["n"]), tuple(held["keywords"]), str(held["caption"]), why, (prompt, answer))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CaptionError(f"{path}: line {number} is no answer. Remove that line and try again.") from error
 
 

@@ -18,6 +18,8 @@ from mltta.captions.generate.engines import Request
 from mltta.data.dataset import Dataset
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
+from mltta.storage import atomic
+from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text
 
 log = logging.getLogger("mltta")
 #: the paper's words (appendix, text description base construction)
@@ -80,7 +82,7 @@ class Cooccurrence:
         """
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8-sig")
+            text = read_text(path, LABELS, ConfigError)
             if path.suffix.casefold() == ".csv":
                 return cls.of_pairs(labels, _csv_pairs(text))
             held = json.loads(text)
@@ -89,16 +91,16 @@ class Cooccurrence:
             return cls.of_pairs(labels, [(str(a), str(b), float(count)) for a, b, count in held])
         except OSError as error:
             raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except UNREADABLE as error:
             raise ConfigError(
-                f"{path} holds no co-occurrence counts ({error}). Give JSON "
+                f"{path} holds no co-occurrence counts ({explain(error)}). Give JSON "
                 '{"labels": ["dog", …], "counts": [[9, …], …]}, or pairs as JSON [["dog", "cat", 12], …] or CSV.'
             ) from error
 
     def save(self, path: str | Path) -> None:
         """Write the file that `load` reads."""
         held = {"labels": list(self.labels.names), "counts": self.counts.tolist()}
-        Path(path).write_text(json.dumps(held) + "\n", encoding="utf-8")
+        atomic.write(Path(path), (json.dumps(held) + "\n").encode())
 
     @property
     def fingerprint(self) -> str:

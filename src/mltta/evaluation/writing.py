@@ -1,0 +1,200 @@
+"""Results as they are written: record by record, gone on with after any kill."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from mltta.errors import MlttaError
+from mltta.evaluation.records import Line, Record, read_lines, row_bytes, to_line, to_row
+from mltta.evaluation.run_file import damaged, read_run, run_text
+from mltta.methods.base import State
+from mltta.storage import atomic, checksums
+from mltta.storage.reading import reading
+
+log = logging.getLogger("mltta")
+
+
+class ResultWriter:
+    """Appends records; opened again after a kill, it goes on where the last whole record ended."""
+
+    def __init__(
+        self,
+        folder: Path,
+        run: Mapping[str, Any],
+        targets: NDArray[np.int8],
+        branches: int = 1,
+        fresh: bool = False,
+    ):
+        """Args:
+        folder: where the result lives.
+        run: what is run, in plain data; a folder of another run is refused.
+        targets: (N, C) the truth, kept beside the scores.
+        fresh: forget what is there.
+        """
+        images, labels = targets.shape
+        self.folder, self.shape = folder, (branches, labels)
+        self.done = np.zeros(images, bool)
+        #: records there are, and those that were there when it was opened
+        self.count = self.resumed = 0
+        about = {**run, "images": images, "shape": list(self.shape)}
+        text = run_text({**about, "targets_crc32": f"{checksums.of_bytes(targets.tobytes()):08x}"})
+        held = folder / "run.json"
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if held.is_file() and held.read_bytes() != text:
+                fresh |= _may_be_replaced(held, about, fresh)
+                held.unlink(missing_ok=True)
+            self._records = (folder / "images.jsonl").open("ab+")
+            self._scores = (folder / "scores.f32").open("ab+")
+            _claim(self._scores, folder)
+            if fresh:
+                for name in ("state.safetensors", "summary.json"):
+                    (folder / name).unlink(missing_ok=True)
+                self._records.truncate(0)
+                self._scores.truncate(0)
+            if not held.is_file():
+                atomic.write(folder / "targets.i8", targets.tobytes())
+                atomic.write(held, text)
+            self._go_on()
+
+    def retry_failed(self) -> None:
+        """Take the images that failed for not done: a later record counts instead of an earlier one."""
+        self.done[self._failed] = False
+        self.resumed -= len(self._failed)
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Append records: scores first, so that a record never points at scores that are not there."""
+        with _writing(self.folder):
+            rows = [to_row(record) for record in records]
+            self._scores.write(b"".join(rows))
+            self._scores.flush()
+            self._records.write(b"".join(map(to_line, records, rows)))
+            self._records.flush()
+        self.done[[record.index for record in records]] = True
+        self.count += len(records)
+
+    def save_state(self, state: State) -> None:
+        """Keep an online method's memory, and how many records it has seen."""
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
+        header = {"records": str(self.count)}
+        header[checksums.CHECKSUM] = checksums.of_tensors(tensors, header)
+        with _writing(self.folder):
+            atomic.write(self.folder / "state.safetensors", save(tensors, header))
+
+    def load_state(self) -> State | None:
+        """The kept memory; records after it are dropped, to be made again from it. None: start from nothing."""
+        file = self.folder / "state.safetensors"
+        kept, state = 0, None
+        if file.is_file():
+            try:
+                kept, state = _read_state(file)
+            except MlttaError as error:
+                log.warning("%s: its images are measured again from the first", error)
+        if kept > self.count:  # it remembers images whose records are lost
+            kept, state = 0, None
+        self._go_on(at_most=kept)
+        return state
+
+    def close(self) -> None:
+        for file in (self._records, self._scores):
+            with suppress(OSError):  # what a full disk did not take was told when it was written
+                file.close()
+
+    def _go_on(self, at_most: int | None = None) -> None:
+        """Count the whole records that are there, and cut off what comes after them."""
+        self._records.seek(0)
+        self.done[:] = False
+        failed: set[int] = set()
+        end = rows = count = 0
+        lines = read_lines(self._records, self._scores, self.shape, len(self.done))
+        for line in lines:
+            if line.record is None or count == at_most:
+                _refuse_damage(self.folder, count + 1, line, lines)
+                break
+            good = "error" not in line.record
+            rows += good
+            (failed.discard if good else failed.add)(line.record["index"])
+            count += 1
+            end += line.size
+            self.done[line.record["index"]] = True
+        self._failed = sorted(failed)
+        self.count = self.resumed = count
+        self._records.truncate(end)
+        self._records.seek(0, os.SEEK_END)
+        self._scores.truncate(rows * row_bytes(self.shape))
+        self._scores.seek(0, os.SEEK_END)
+
+
+def _may_be_replaced(held: Path, about: Mapping[str, Any], fresh: bool) -> bool:
+    """Whether what is there is this run, damaged and unwanted or from before checksums; another run is refused."""
+    try:
+        old = read_run(held)
+    except MlttaError:
+        if fresh:
+            return True
+        raise
+    if "format" not in old and old == json.loads(json.dumps(about)):
+        log.warning("%s was written before checksums were kept: it is measured again", held.parent)
+        return True
+    raise MlttaError(f"{held.parent} holds the result of another run; remove it or write elsewhere")
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Turn what a disk may say into words for the user."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise MlttaError(
+            f"results cannot be written to {folder}: {why}; when that is mended, the same command goes on from here"
+        ) from error
+
+
+def _claim(file: IO[bytes], folder: Path) -> None:
+    """Refuse a result that another process writes to, whose rows would come between ours."""
+    try:
+        import fcntl
+
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise MlttaError(
+            f"{folder} is being written by another process; wait until it ends, or stop it"
+        ) from None
+    except (ImportError, OSError):
+        return  # no locks on this system or this disk
+
+
+def _read_state(file: Path) -> tuple[int, State]:
+    """How many records an online method's memory has seen, and the memory."""
+    try:
+        with reading(file, MlttaError, "it cannot be used"), safe_open(file, "pt") as held:
+            header: dict[str, str] = held.metadata() or {}
+            # copied, because a product with an unaligned tensor may round its last bit another way
+            state = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118
+            kept, said = int(header["records"]), header.pop(checksums.CHECKSUM, None)
+    except (OSError, SafetensorError) as error:
+        raise MlttaError(f"{file} cannot be read ({error})") from error
+    if said != checksums.of_tensors(state, header):
+        raise MlttaError(f"{file} is damaged, or of before checksums were kept")
+    return kept, state
+
+
+def _refuse_damage(folder: Path, number: int, line: Line, after: Iterator[Line]) -> None:
+    """Refuse damage with whole records behind it; at the end it is what a power cut leaves, and is measured again."""
+    if line.record is not None or line.cut_off:
+        return
+    if any(other.record is not None for other in after):
+        raise damaged(folder, number)
+    log.warning("%s: its records from line %d on are damaged and are measured again", folder, number)

@@ -1,0 +1,324 @@
+"""A model folder as open_clip lays it out: settings that are only data, tensors in safetensors, a tokenizer.
+
+``open_clip_config.json`` is a stranger's file. What it may say is listed here, kind by kind; what would fetch or run
+something else is refused unless the caller allows it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mltta.errors import WeightsError
+from mltta.storage import checksums
+from mltta.storage.reading import SETTINGS, parse_json, read_bytes, shorten, shown
+
+CONFIG = "open_clip_config.json"
+#: in the order they are looked for
+WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "model.safetensors")
+#: what a model folder of ours keeps beside its files, to tell damage
+SUMS = "checksums.json"
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number between bounds."""
+
+    most: int
+    least: int = 0
+
+    def __call__(self, value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _word(value: Any) -> bool:
+    return isinstance(value, str) and (not value or _NAME.fullmatch(value) is not None) and len(value) < 100
+
+
+def _repository(value: Any) -> bool:
+    return isinstance(value, str) and _REPOSITORY.fullmatch(value) is not None and len(value) < 200
+
+
+def _several(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= 4 and all(map(_number, value))
+
+
+def _layers(value: Any) -> bool:
+    return Whole(256)(value) or (
+        isinstance(value, list) and len(value) == 4 and all(map(Whole(256, 1), value))
+    )
+
+
+def _side(value: Any) -> bool:
+    one = Whole(4096, 1)
+    return one(value) or (isinstance(value, list) and len(value) == 2 and all(map(one, value)))
+
+
+_WIDTH, _COUNT = Whole(1 << 14, 1), Whole(1 << 20, 1)
+_BLOCK = dict.fromkeys(
+    ("qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn_inner", "scale_attn", "scale_fc"), _flag
+)
+_TRANSFORMER = {
+    "width": _WIDTH,
+    "mlp_ratio": lambda value: _number(value) and 0 < value <= 64,
+    "ls_init_value": _number,
+    "final_ln_after_pool": _flag,
+    "pool_type": _word,
+    "output_tokens": _flag,
+    "act_kwargs": {"approximate": _word},
+    "norm_kwargs": {"eps": _number},
+    "block_type": _word,
+    **_BLOCK,
+}
+_VISION = {
+    **_TRANSFORMER,
+    "layers": _layers,
+    "head_width": _WIDTH,
+    "patch_size": Whole(1024, 1),
+    "image_size": _side,
+    "patch_dropout": _number,
+    "attentional_pool": lambda value: _flag(value) or _word(value),
+    "attn_pooler_queries": Whole(1 << 14, 1),
+    "attn_pooler_heads": Whole(1 << 10, 1),
+    "no_ln_pre": _flag,
+    "pos_embed_type": _word,
+    "timm_model_name": _word,  # a plain name: "hf-hub:" and "local-dir:" would fetch or read something else
+    "timm_model_pretrained": _flag,  # said, never heeded
+    "timm_pool": _word,
+    "timm_proj": _word,
+    "timm_proj_bias": _flag,
+    "timm_drop": _number,
+    "timm_drop_path": _number,
+}
+_TEXT = {
+    **_TRANSFORMER,
+    "context_length": Whole(4096, 1),
+    "vocab_size": Whole(1 << 21, 1),
+    "heads": Whole(1 << 10, 1),
+    "layers": Whole(256),
+    "embed_cls": _flag,
+    "pad_id": Whole(1 << 21),
+    "eos_id": Whole(1 << 21),
+    "no_causal_mask": _flag,
+    "proj_bias": _flag,
+    "proj_type": _word,
+    "hf_tokenizer_name": _repository,
+    "tokenizer_mode": _word,
+    "tokenizer_kwargs": {"clean": _word, "strip_sep_token": _flag, "context_length": Whole(4096, 1)},
+}
+_MULTIMODAL = {
+    **_TEXT,
+    "dim_head": _WIDTH,
+    "n_queries": Whole(1 << 14, 1),
+    "attn_pooler_heads": Whole(1 << 10, 1),
+}
+_MODEL = {
+    "embed_dim": _WIDTH,
+    "quick_gelu": _flag,
+    "custom_text": _flag,
+    "init_logit_scale": _number,
+    "init_logit_bias": _number,
+    "nonscalar_logit_scale": _flag,
+    "output_dict": _flag,
+    "vision_cfg": _VISION,
+    "text_cfg": _TEXT,
+    "multimodal_cfg": _MULTIMODAL,
+}
+_PREPROCESS = {
+    "size": _side,
+    "mode": _word,
+    "mean": _several,
+    "std": _several,
+    "interpolation": _word,
+    "resize_mode": _word,
+    "fill_color": lambda value: Whole(255)(value) or _several(value),
+}
+#: what only a caller may allow: another model's or a tokenizer's own Python
+_REMOTE = {
+    "hf_model_name": _repository,
+    "hf_model_pretrained": _flag,
+    "hf_proj_type": _word,
+    "hf_pooler_type": _word,
+}
+
+
+@dataclass(frozen=True)
+class FolderConfig:
+    """The settings of a model folder, checked."""
+
+    model: dict[str, Any]
+    preprocess: dict[str, Any]
+    #: whether the tokenizer may bring code of its own: the file wants it and the caller allows it
+    remote_code: bool = False
+
+    @property
+    def text(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.model["text_cfg"]
+        return found
+
+    @property
+    def tokenizer_name(self) -> str | None:
+        return self.text.get("hf_tokenizer_name")
+
+    def least_numbers(self) -> int:
+        """A lower bound on the numbers that the model is made of, as far as the settings tell."""
+        vision, text = self.model["vision_cfg"], self.text
+        count = 0
+        if "timm_model_name" not in vision and isinstance(vision.get("layers", 12), int):
+            side = vision.get("image_size", 224)
+            tall, wide = side if isinstance(side, list) else (side, side)
+            patch, width = max(1, vision.get("patch_size", 16)), vision.get("width", 768)
+            count += (tall // patch) * (wide // patch) * width + _blocks(vision, 12, width)
+        if "hf_model_name" not in text:
+            width = text.get("width", 512)
+            words = text.get("vocab_size", 49408) + text.get("context_length", 77)
+            count += words * width + _blocks(text, 12, width)
+        return count
+
+
+def _blocks(part: Mapping[str, Any], layers: int, width: int) -> int:
+    return int(part.get("layers", layers) * width * width * (4 + 2 * part.get("mlp_ratio", 4.0)))
+
+
+def read_config(file: Path, allow_remote_code: bool = False) -> FolderConfig:
+    """Read a model's settings, refusing whatever is not on the list."""
+    try:
+        content = read_bytes(file, SETTINGS, WeightsError)
+    except OSError as error:
+        raise WeightsError(f"{file} cannot be read: {error.strerror}") from error
+    held = parse_json(content, file, WeightsError, "get the model's settings again")
+    if not isinstance(held, dict) or not isinstance(held.get("model_cfg"), dict):
+        raise WeightsError(f"{file} holds no model_cfg, so it does not describe a model")
+    model, preprocess = held["model_cfg"], held.get("preprocess_cfg") or {}
+    for part in ("vision_cfg", "text_cfg"):
+        if not isinstance(model.get(part), dict):
+            raise WeightsError(f"{file}: model_cfg has no {part}, so it does not describe a model")
+    if "embed_dim" not in model:
+        raise WeightsError(f"{file}: model_cfg has no embed_dim, so it does not describe a model")
+    text = model["text_cfg"]
+    words = text.get("tokenizer_kwargs")
+    wants_code = isinstance(words, dict) and words.get("trust_remote_code") not in (None, False)
+    if (wants_code or "hf_model_name" in text) and not allow_remote_code:
+        what = "its tokenizer's own Python code" if wants_code else "a text tower of another repository"
+        raise WeightsError(
+            f"{file} asks for {what}, which is not run unasked. If you trust where it comes from, pass "
+            "--allow-remote-code."
+        )
+    if isinstance(words, dict):
+        words.pop("trust_remote_code", None)
+    rules = {**_MODEL, "text_cfg": {**_TEXT, **_REMOTE}} if allow_remote_code else _MODEL
+    checked = _checked(model, rules, "model_cfg", file)
+    return FolderConfig(checked, _checked(preprocess, _PREPROCESS, "preprocess_cfg", file), wants_code)
+
+
+def _checked(held: Any, rules: Mapping[str, Any], where: str, file: Path) -> dict[str, Any]:
+    """The settings that are there, each of its kind; None is left to the default."""
+    if not isinstance(held, dict):
+        raise WeightsError(f"{file}: {where} holds no settings by name")
+    found: dict[str, Any] = {}
+    for name, value in held.items():
+        if name not in rules:
+            raise WeightsError(
+                f"{file}: {where} has a setting that is not known to be harmless, {shorten(name)!r}; remove it, or "
+                "load the model with open_clip itself if you trust it"
+            )
+        if value is None:
+            continue
+        rule = rules[name]
+        if isinstance(rule, Mapping):
+            found[name] = _checked(value, rule, f"{where}.{name}", file)
+        elif rule(value):
+            found[name] = value
+        else:
+            raise WeightsError(f"{file}: {where}.{name} = {shown(value)} makes no sense for a model")
+    return found
+
+
+def find_weights(folder: Path) -> Path:
+    """The safetensors file of a folder; pickled weights are never chosen, only named by a caller."""
+    named = [folder / name for name in WEIGHTS if (folder / name).is_file()]
+    others = named or sorted(folder.glob("*.safetensors"))
+    if others:
+        return others[0]
+    pickled = sorted(file.name for kind in ("bin", "pt", "pth") for file in folder.glob(f"*.{kind}"))
+    if pickled:
+        raise WeightsError(
+            f"{folder} holds no safetensors, only pickled weights, which are not opened unasked. If you trust where "
+            f"they come from, name the file: --model {folder} --weights {folder / pickled[0]}"
+        )
+    raise WeightsError(f"{folder} holds no weights: a model folder has open_clip_model.safetensors")
+
+
+def build(config: FolderConfig, weights: Path, numbers: int | None) -> Any:
+    """The model that the settings describe, filled from a file of tensors.
+
+    Args:
+        numbers: how many the file holds; settings that ask for more are refused before memory is taken.
+    """
+    import open_clip
+    from open_clip.factory import load_checkpoint
+
+    if numbers is not None and config.least_numbers() > numbers:
+        raise WeightsError(
+            f"{weights} holds {numbers:,} numbers, and the settings beside it ask for at least "
+            f"{config.least_numbers():,}: they do not belong together"
+        )
+    said = {"model_cfg": config.model, "preprocess_cfg": config.preprocess}
+    with (
+        tempfile.TemporaryDirectory() as clean
+    ):  # open_clip reads the checked settings, and nothing beside them
+        (Path(clean) / CONFIG).write_text(json.dumps(said), encoding="utf-8")
+        model = open_clip.create_model(f"local-dir:{clean}", load_weights=False, pretrained_text=False)
+    load_checkpoint(model, str(weights), strict=True, weights_only=True)
+    return model
+
+
+def tokenizer(config: FolderConfig, folder: Path, source: str | None = None) -> Any:
+    """The tokenizer that the settings name; its files lie in the folder, or in a repository of the hub.
+
+    Args:
+        source: where a Hugging Face tokenizer is read from, by default the folder.
+    """
+    from open_clip.tokenizer import DEFAULT_CONTEXT_LENGTH, HFTokenizer, SimpleTokenizer
+
+    text = config.text
+    options: dict[str, Any] = {"context_length": text.get("context_length", DEFAULT_CONTEXT_LENGTH)}
+    options |= text.get("tokenizer_kwargs", {})
+    if config.tokenizer_name:
+        mode = text.get("tokenizer_mode")
+        trust = {"trust_remote_code": config.remote_code}
+        return HFTokenizer(source or str(folder), tokenizer_mode=mode, **options, **trust)
+    options.pop("strip_sep_token", None)
+    own = folder / "bpe.txt.gz"
+    return SimpleTokenizer(**options, **({"bpe_path": str(own)} if own.is_file() else {}))
+
+
+def check_sums(folder: Path) -> None:
+    """Compare a folder's files with the checksums it keeps, if it keeps some."""
+    file = folder / SUMS
+    if not file.is_file():
+        return
+    held = parse_json(read_bytes(file, SETTINGS, WeightsError), file, WeightsError, "get the model again")
+    sums = held.get("files") if isinstance(held, dict) else None
+    whole = isinstance(sums, dict) and held.get(checksums.CHECKSUM) == checksums.of_data(held)
+    for name, said in (sums or {}).items():
+        if not whole or not _NAME.fullmatch(name) or checksums.of_file(folder / name) != said:
+            raise WeightsError(f"{folder / name} is damaged: install mltta, or get the model, again")
+    if not whole:
+        raise WeightsError(f"{file} is damaged: install mltta, or get the model, again")
