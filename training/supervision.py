@@ -76,7 +76,8 @@ class NounSupervision:
         classes: the class of each ImageNet photograph; in all tables they follow the Flickr8k images.
         weak: weight of "no caption names it".
         passed_over: share of that weight left to things that captions pass over.
-        high, low: probabilities of the whole picture from which and up to which the classifier is believed.
+        high, low: probabilities of the whole picture from which and up to which the classifier is believed; words of
+            many classes are denied up to a higher one.
         high_window, low_window: the same for its highest probability among the windows.
         balance: exponent with which frequent nouns are weighted down.
         least: captions and classes from which on a noun's absence says something.
@@ -87,7 +88,7 @@ class NounSupervision:
         weak: float = 0.5, passed_over: float = 0.5, high: float = 0.5, low: float = 0.02,
         high_window: float = 0.7, low_window: float = 0.05, balance: float = 0.5, least: int = 8,
     ) -> None:  # fmt: skip
-        self.high, self.low, self.high_window, self.low_window = high, low, high_window, low_window
+        self.high, self.high_window = high, high_window
         position = {noun: i for i, noun in enumerate(nouns)}
         table = {w: c for w, c in coarse_indices().items() if w in position}
         columns = np.array([position[w] for w in table])
@@ -113,6 +114,10 @@ class NounSupervision:
         self.certain = torch.from_numpy(certain).to(device)
         self.columns = torch.from_numpy(columns).to(device)
         self.members = torch.from_numpy(members).to(device)
+        chance = (
+            self.members.mean(0) / 4
+        )  # a word of many classes, such as dog, gets some probability anywhere
+        self.low, self.low_window = low + chance, low_window + chance
         self.denies = torch.tensor([w not in PARTIAL for w in table], device=device)
         # of things that are small in most pictures the classifier's silence on the whole says less
         self.denial = torch.from_numpy(np.where(overlooked[columns], weak, 1.0)).float().to(device)
