@@ -28,7 +28,7 @@ from mltta.captions.nouns import label_matches
 from mltta.data import Dataset, load_dataset
 from mltta.metrics import average_precision, interval
 from training.model import read
-from training.rule import AUTO, Scale, Votes, answers
+from training.rule import AUTO, Scale, Votes, answers, views
 from training.wording import PLAIN, SIMPLE
 
 BATCH = 64
@@ -77,13 +77,15 @@ class Answers:
         simple = self.encode([t.format(n) for n in names for t in SIMPLE])
         text = F.normalize(simple.reshape(len(names), len(SIMPLE), -1).mean(1), dim=-1)
         votes = self._votes(dataset)
+        ways = {"": None} if votes is None else {"": None, " with captions": votes}
         rows: dict[str, list[Tensor]] = {}
         for own in batches(dataset.images, [s.size for s in self.scales]):
             pictures = {size: pixels.to(self.device).float() / 127.5 - 1 for size, pixels in own.items()}
             raw = self.model.encode_image(pictures[self.scales[0].size], normalize=True) @ plain.T
             found = {"softmax": (self.scale * raw).softmax(1), "raw": raw}
-            for with_votes, kind in ((None, ""), (votes, " with captions"))[: 1 + (votes is not None)]:
-                every = answers(self.model, pictures, text, self.scales, with_votes)
+            seen = views(self.model, pictures, self.scales)
+            for kind, voters in ways.items():
+                every = answers(seen, text, self.model.logit_scale.exp(), voters)
                 found |= {f"fast{kind}": every[1], f"auto{kind}": every.mean(0)}
             for way, scores in found.items():
                 rows.setdefault(way, []).append(scores.float().cpu())

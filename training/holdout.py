@@ -29,7 +29,7 @@ from training.imagenet_words import PARTIAL, WITHOUT_PEOPLE
 from training.images import squashed
 from training.lists import Lists
 from training.material import Material, Rows
-from training.rule import AUTO, Scale, answers
+from training.rule import AUTO, Scale, answers, views
 from training.supervision import class_labels, group
 
 FEWEST = 5  # positives that a noun needs to be measured
@@ -99,7 +99,7 @@ def ask(
     found = []
     for start in range(0, len(images), 32):
         pictures = {s.size: squashed(images[start : start + 32], s.size) for s in scales}
-        found.append(answers(model, pictures, text, scales))
+        found.append(answers(views(model, pictures, scales), text, model.logit_scale.exp()))
     one, fast, *_ = every = torch.cat(found, 1)
     return {"one": one, "fast": fast, "auto": every.mean(0)}
 
@@ -149,6 +149,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--keep", type=int, nargs=2, default=(400, 100), help="Flickr8k and ImageNet images kept out"
     )
+    parser.add_argument("--trial", type=int, help="use only so many images of each set, to try things out")
     parser.add_argument("--store", type=int, default=288, help="side of the images in memory")
     parser.add_argument(
         "--views", type=Scale.parse, nargs="+", default=AUTO, help="such as 224 320x3x1 512x4x2"
@@ -157,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     args = parser.parse_args(argv)
     device = torch.device(args.device)
-    material = Material(pack.unpacked(args.pieces), device, args.store, tuple(args.keep))
+    material = Material(pack.unpacked(args.pieces), device, args.store, tuple(args.keep), args.trial)
     figures = measure(clip.read(args.model)[0].to(device), material, args.views)
     for name, value in figures.items():
         print(f"{name:20} {value:6.2f}")

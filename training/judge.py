@@ -91,6 +91,6 @@ def in_windows(logits: Tensor, window: int, stride: int = 1) -> Tensor:
     return pooled(logits, window, stride).softmax(-1)
 
 
-def on_the_whole(logits: Tensor, windows: Tensor) -> Tensor:
-    """Probabilities (n, classes) of pictures: half by the mean of all locations, half by the confident windows."""
-    return (in_windows(logits, 0)[:, 0] + confident_mean(windows)) / 2
+def on_the_whole(logits: Tensor, windows: Tensor, share: float) -> Tensor:
+    """Probabilities (n, classes) of pictures: by the mean of all locations, and a share by the confident windows."""
+    return torch.lerp(in_windows(logits, 0)[:, 0], confident_mean(windows), share)

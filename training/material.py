@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,6 @@ class Sentences:
             [[row[t] for t in (own * 5)[:5]] for own in index["captions"]]
         )  # (images, 5)
         self.plain = np.array([row[t] for t in plain])  # (nouns,)
-        self.bare = np.array([row[t] for t in nouns])
         self.simple = np.array([[row[t] for t in own] for own in simple])  # (nouns, 7)
         self.others = [np.array(others.get(text, [row[text]])) for text in plain]
         self.classes = np.array([[row[t] for t in (own * 4)[:5]] for own in classes])  # (1000, 5)
@@ -79,17 +79,31 @@ class Sentences:
         self.connectives, self.noun_ids = ids[n : n + len(CONNECTIVES)], ids[n + len(CONNECTIVES) :]
         self.device = device
         self.texts = self.tokens(ids[:n])
-        kept = folder / f"minilm-{hashlib.sha256(chr(10).join(corpus).encode()).hexdigest()[:16]}.pt"
+        self.folder, self.corpus, self.nouns = folder, corpus, nouns
+        self.leaning = [(row[text], row[base], share) for text, base, share in index["leaning"]]
+
+    @cached_property
+    def goals(self) -> Tensor:
+        """Where in MiniLM's space each sentence belongs (n, E), in half precision."""
+        digest = hashlib.sha256("\n".join(self.corpus).encode()).hexdigest()[:16]
+        kept = self.folder / f"minilm-{digest}.pt"
         if not kept.exists():  # the same for every run on the same pack
-            torch.save(minilm.embed(folder / pack.MINILM, corpus, device), kept)
-        meaning: Tensor = torch.load(kept, map_location=device, weights_only=True)  # (n, E) in half precision
-        self.similarity = _cosines(meaning[torch.from_numpy(self.bare).to(device)])
-        self.goals = meaning.clone()
-        rows = torch.tensor([(row[text], row[base]) for text, base, _ in index["leaning"]], dtype=torch.long)
-        share = torch.tensor([s for _, _, s in index["leaning"]], device=device)[:, None]
-        own, base_rows = rows.reshape(-1, 2).to(device).T
-        lean = (1 - share) * meaning[own].float() + share * meaning[base_rows].float()
-        self.goals[own] = F.normalize(lean, dim=-1).half()
+            torch.save(minilm.embed(self.folder / pack.MINILM, self.corpus, self.device), kept)
+        goals: Tensor = torch.load(kept, map_location=self.device, weights_only=True)
+        if self.leaning:
+            rows, plain, share = (
+                torch.tensor(own, device=self.device) for own in zip(*self.leaning, strict=True)
+            )
+            lean = torch.lerp(goals[rows].float(), goals[plain].float(), share[:, None])
+            goals[rows] = F.normalize(lean, dim=-1).half()
+        return goals
+
+    @cached_property
+    def similarity(self) -> NDArray[np.float32]:
+        """Cosines of the nouns' meanings among each other."""
+        meaning = minilm.embed(self.folder / pack.MINILM, self.nouns, self.device).float()
+        cosines: NDArray[np.float32] = (meaning @ meaning.T).cpu().numpy()
+        return cosines
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -113,11 +127,6 @@ class Sentences:
         return np.where(rng.random(len(self.plain)) < 0.5, self.plain, other)
 
 
-def _cosines(features: Tensor) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = (features.float() @ features.float().T).cpu().numpy()
-    return found
-
-
 class Material:
     """Sentences, images and labels of a pack.
 
@@ -125,20 +134,28 @@ class Material:
         folder: the pack.
         store: side at which images are kept.
         keep: how many Flickr8k and how many ImageNet images no run learns from.
+        trial: use only so many images of each set, to try things out.
     """
 
     def __init__(
-        self, folder: Path, device: torch.device, store: int = 288, keep: tuple[int, int] = (400, 100)
+        self,
+        folder: Path,
+        device: torch.device,
+        store: int = 288,
+        keep: tuple[int, int] = (400, 100),
+        trial: int | None = None,
     ) -> None:
         self.folder, self.device = folder, device
-        self.index = index = pack.read_index(folder)
+        index = pack.read_index(folder)
+        if trial:
+            index = pack.first(index, trial)
         self.nouns, self.classes = index["nouns"], index["classes"]
         self.sentences = Sentences(folder, index, device)
         flickr = decode(folder / pack.FLICKR, index["flickr"], store)
         samples = decode(folder / pack.IMAGENET, index["imagenet"], store)
         self.images = torch.cat([flickr, samples]).to(device)  # (n, 3, store, store) bytes
         self.split = Split.of(len(flickr), len(samples), *keep)
-        self.labels: NDArray[np.int8] = np.load(folder / pack.LABELS)["labels"]  # (Flickr8k, nouns)
+        self.labels: NDArray[np.int8] = np.load(folder / pack.LABELS)["labels"][: len(flickr)]
 
     def pool(self, rows: NDArray[Any]) -> Tensor:
         """Some images, as bytes."""

@@ -38,6 +38,16 @@ def read_index(pack: Path) -> Index:
         return cast(Index, json.load(file))
 
 
+def first(index: Index, images: int) -> Index:
+    """A small part of an index, to try things out: some images of each set, ten times as many sentences."""
+    texts, few = 10 * images, index.copy()
+    few["flickr"], few["captions"] = index["flickr"][:images], index["captions"][:images]
+    few["imagenet"], few["classes"] = index["imagenet"][:images], index["classes"][:images]
+    few["corpus"] = index["corpus"][:: max(1, len(index["corpus"]) // texts)]
+    few["leaning"] = index["leaning"][:: max(1, len(index["leaning"]) // texts)]
+    return few
+
+
 def unpacked(folder: Path) -> Path:
     """The pack in a folder: the folder itself, or the pieces in it put together."""
     return folder if (folder / INDEX).exists() else pieces.join(folder, folder / "unpacked")

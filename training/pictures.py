@@ -88,7 +88,7 @@ class Pictures:
         x, boxes = self.crops(batch, r.side, r.smallest, r.whole)
         logits = self.judge(batch, boxes, (r.side // CELL, r.side // CELL))
         windows = in_windows(logits, 3)
-        probability = on_the_whole(logits, windows)
+        probability = on_the_whole(logits, windows, r.verdict)
         targets = self.nouns(self.rows(batch), in_windows(logits, 0)[:, 0], windows)
         shown = self.nouns.shown[batch]
         pairs = self.host.permuted(np.tile(np.arange(len(batch)), (2, 1)), axis=1).T  # (n, 2)

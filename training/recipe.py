@@ -57,6 +57,7 @@ class Recipe:
     softness: float = _setting(0.3, "share of the target for captions of nearly the same meaning")
     soft_temperature: float = _setting(0.1, "what nearly means")
     w_distil: float = _setting(1.5, "weight of following the classifier on the whole picture")
+    verdict: float = _setting(0.5, "share of its confident windows in what it says of the whole")
     w_text: float = _setting(2.0, "weight of following MiniLM")
     w_noun: float = _setting(1.0, "weight of nouns by one vector")
     w_rank: float = _setting(0.3, "weight of nouns against each other by one vector")

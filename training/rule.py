@@ -56,24 +56,27 @@ def confident_mean(evidence: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def answers(
-    model: CLIP,
-    pictures: Mapping[int, Tensor],
-    text: Tensor,
-    scales: Sequence[Scale],
-    votes: Votes | None = None,
-) -> Tensor:
-    """Scores (scales, n, C) of labels; the mean over the scales is the answer of all.
+def views(model: CLIP, pictures: Mapping[int, Tensor], scales: Sequence[Scale]) -> list[Tensor]:
+    """Unit features (n, V, E) of the views at each scale.
 
     Args:
         pictures: pixels (n, 3, size, size) in [-1, 1] at each size that `scales` asks for.
+    """
+    return [features(model, locations(model, pictures[s.size]), s.window, s.stride) for s in scales]
+
+
+@torch.inference_mode()
+def answers(seen: Sequence[Tensor], text: Tensor, logit_scale: Tensor, votes: Votes | None = None) -> Tensor:
+    """Scores (scales, n, C) of labels; the mean over the scales is the answer of all.
+
+    Args:
+        seen: the views at each scale.
         text: unit label features (C, E).
     """
-    logit_scale, found = model.logit_scale.exp(), []
-    for scale in scales:
-        views = features(model, locations(model, pictures[scale.size]), scale.window, scale.stride)
-        evidence = (SOFTER * logit_scale * views @ text.T).softmax(-1)  # (n, V, C)
+    found = []
+    for own in seen:
+        evidence = (SOFTER * logit_scale * own @ text.T).softmax(-1)  # (n, V, C)
         if votes is not None:
-            evidence = evidence * (votes(views, logit_scale) + FLOOR).sqrt()
+            evidence = evidence * (votes(own, logit_scale) + FLOOR).sqrt()
         found.append(confident_mean(evidence))
     return torch.stack(found)

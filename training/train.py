@@ -84,6 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--keep", type=int, nargs=2, default=(400, 100), help="Flickr8k and ImageNet images kept out"
     )
+    parser.add_argument("--trial", type=int, help="use only so many images of each set, to try things out")
     parser.add_argument("--store", type=int, default=288, help="side of the images in memory")
     parser.add_argument(
         "--judge-sizes", type=int, nargs="+", default=(448, 608), help="sides of the judge's images"
@@ -97,7 +98,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     runs = [named(text, base) for text in args.run or ["run"]]
     torch.set_float32_matmul_precision("high")
     # cudnn.benchmark stays off: trying every algorithm for the depthwise layers takes minutes
-    material = Material(pack.unpacked(args.pieces), torch.device(args.device), args.store, tuple(args.keep))
+    material = Material(
+        pack.unpacked(args.pieces), torch.device(args.device), args.store, tuple(args.keep), args.trial
+    )
     judge = Judge(material.folder, material.images, args.judge_sizes)
     print(f"loaded in {time.time() - begin:.0f} s", flush=True)
     end = begin + 60 * args.minutes

@@ -89,9 +89,9 @@ def test_crops_lie_where_they_say() -> None:
             assert columns[0] > columns[-1]
 
 
-def test_the_judges_verdict_on_the_whole_is_half_the_mean_and_half_the_confident_windows() -> None:
+def test_the_judges_verdict_on_the_whole_mixes_the_mean_and_the_confident_windows() -> None:
     logits = drawn(2, 5, 4, 4) * 3
     windows = in_windows(logits, 2)
-    expected = (logits.mean((2, 3)).softmax(-1) + confident_mean(windows)) / 2
-    assert torch.allclose(on_the_whole(logits, windows), expected, atol=1e-6)
+    expected = 0.7 * logits.mean((2, 3)).softmax(-1) + 0.3 * confident_mean(windows)
+    assert torch.allclose(on_the_whole(logits, windows, 0.3), expected, atol=1e-6)
     assert np.allclose(windows.sum(-1), 1, atol=1e-5)
