@@ -87,7 +87,7 @@ class Pictures:
         batch = np.concatenate([flickr, samples])
         x, boxes = self.crops(batch, r.side, r.smallest, r.whole)
         logits = self.judge(batch, boxes, (r.side // CELL, r.side // CELL))
-        windows = in_windows(logits, 3)
+        windows = in_windows(logits, 2)
         probability = on_the_whole(logits, windows, r.verdict)
         targets = self.nouns(self.rows(batch), in_windows(logits, 0)[:, 0], windows)
         shown = self.nouns.shown[batch]
@@ -97,8 +97,9 @@ class Pictures:
             members = self.rows(np.ascontiguousarray(pairs))
             both = x[members.flatten()]
             middle = len(pairs) // 2 * 2  # half of them side by side, the others above each other
-            x = torch.cat([x, mosaic(both[:middle], 1, 2, r.side), mosaic(both[middle:], 2, 1, r.side)])
-            x = x.contiguous(memory_format=torch.channels_last)
+            halves = ((both[:middle], 1, 2), (both[middle:], 2, 1))
+            made = [mosaic(part, down, across, r.side) for part, down, across in halves if len(part)]
+            x = torch.cat([x, *made]).contiguous(memory_format=torch.channels_last)
             targets = targets.joined(targets.composed(members))
             probability = torch.cat([probability, probability[members].mean(1)])
             shown = np.concatenate([shown, shown[pairs].any(1)])
