@@ -1,6 +1,6 @@
 """Choose, clean and embed the captions that ship with the embedded model.
 
-    python training/caption_base.py --captions llm_captions.jsonl.gz --out src/mltta/assets/mini/captions
+    python -m training.caption_base --captions llm_captions.jsonl.gz --out src/mltta/assets/mini/captions
 
 Keeps sentences that mention what was asked for, drops duplicates and junk, then picks a fixed number so that
 every keyword is named about equally often, and stores the embeddings as bytes with one scale a row.
