@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from mltta.labels import LabelSet
 from tests.training.standins import write_classifier, write_data, write_minilm, write_voc
 from training import evaluate, holdout, model, pack, pieces, prepare, train
+from training.images import squashed
+from training.judge import Judge, in_windows
 
 VIEWS = ("--views", "64", "96x2x1", "128x2x2")
 TINY = (
@@ -147,6 +150,35 @@ def test_evaluation_prints_one_vector_and_local_views(work: Path, capsys: pytest
     for way in ("softmax", "raw", "fast", "auto", "fast with captions", "auto with captions"):
         assert f"mAP {way:20s} {figures[way]['mAP']:6.2f}" in printed
     assert figures["images"] == 6
+
+
+def test_the_judge_thinks_of_a_whole_image_what_the_classifier_says_of_it(work: Path) -> None:
+    images = torch.randint(
+        0, 256, (3, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    judge = Judge(work / "pack", images, (64,))
+    whole = torch.eye(2, 3).expand(2, -1, -1)
+    found = in_windows(judge(np.array([2, 0]), whole, (2, 2)), 0)[:, 0]
+    with torch.inference_mode():
+        expected = judge.models[0](squashed(images[[2, 0]], 64)).softmax(-1)
+    assert torch.allclose(found, expected, atol=1e-5)
+    assert judge.looked.tolist() == [True, False, True]
+
+
+def test_the_judge_reads_a_crop_off_the_locations_in_it(work: Path) -> None:
+    judge = Judge(work / "pack", torch.zeros(1, 3, 64, 64, dtype=torch.uint8), (128,))
+    judge.looked[:] = True
+    judge.logits = torch.randn(1, 1000, 4, 4).half()
+    left_half_mirrored = torch.tensor([[[-0.5, 0, -0.5], [0, 1, 0]]])
+    found = judge(np.array([0]), left_half_mirrored, (4, 2))
+    assert torch.allclose(found, judge.logits[:, :, :, :2].flip(3).float(), atol=1e-5)
+
+
+def test_a_trial_reads_a_small_part_of_a_pack(work: Path) -> None:
+    few = pack.first(pack.read_index(work / "pack"), 3)
+    assert len(few["flickr"]) == len(few["captions"]) == len(few["imagenet"]) == len(few["classes"]) == 3
+    assert 30 <= len(few["corpus"]) <= 40
+    assert few["nouns"] == pack.read_index(work / "pack")["nouns"]
 
 
 def _classifier(work: Path) -> tuple[list[str], list[torch.Tensor]]:
