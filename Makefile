@@ -12,8 +12,8 @@ QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tes
 
 demo: $(READY)
 	@rm -rf demo
-	$(BIN)/mltta tag examples/photos --labels examples/labels.txt --annotate demo
-	@echo "The same as pictures: demo/*.png. By numbers: $(BIN)/python examples/worked_example.py"
+	$(BIN)/mltta tag examples/photos --labels examples/labels.txt --annotate demo --where demo/where
+	@echo "The same as pictures: demo/*.png; where each label was found: demo/where/*.png. By numbers: $(BIN)/python examples/worked_example.py"
 
 check: lint
 	$(MAKE) -j 2 types quick
