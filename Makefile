@@ -1,22 +1,40 @@
-# make demo | make test | make format: each sets up its own virtual environment in .venv first.
+# make demo | make check | make test | make gpu | make format: each sets up what it needs in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+READY_DEV := .venv/.ready-dev
+# what says most for its seconds: the rooms, the objectives, the released numbers, labels, metrics, doctests
+QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tests/test_decision.py tests/labels \
+	tests/metrics tests/images/test_geometry.py tests/images/test_views.py tests/methods/test_ml_tta.py \
+	tests/methods/test_tpt.py tests/methods/test_tda.py tests/methods/test_plugins.py
 
-.PHONY: demo test format clean
+.PHONY: demo check lint types quick test gpu format clean
 
 demo: $(READY)
 	@rm -rf demo
 	$(BIN)/mltta tag examples/photos --labels examples/labels.txt --annotate demo
 	@echo "The same as pictures: demo/*.png. By numbers: $(BIN)/python examples/worked_example.py"
 
-test: $(READY)
+check: lint
+	$(MAKE) -j 2 types quick
+
+lint: $(READY_DEV)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+types: $(READY_DEV)
 	$(BIN)/mypy
+
+quick: $(READY_DEV)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(QUICK)
+
+test: lint types
 	$(BIN)/python -m pytest -n 2
 
-format: $(READY)
+gpu: $(READY_DEV)
+	$(BIN)/python -m pytest -m gpu -rs
+
+format: $(READY_DEV)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
@@ -25,8 +43,12 @@ $(READY): pyproject.toml
 		{ echo "mltta needs Python 3.10 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -e .
 	@touch $(READY)
+
+$(READY_DEV): $(READY)
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	@touch $(READY_DEV)
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo

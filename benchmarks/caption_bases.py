@@ -95,7 +95,8 @@ def main() -> None:
     if args.figure is not None:
         series = {**curves, "the shipped base": [ours] * len(sizes), "CLIP": [clip] * len(sizes)}
         args.figure.write_text(
-            lines("ML-TTA by its captions, VOC2012 dev, mini", sizes, series, "captions", "mAP")
+            lines("ML-TTA by its captions, VOC2012 dev, mini", sizes, series, "captions", "mAP"),
+            encoding="utf-8",
         )
 
 

@@ -34,7 +34,7 @@ def main() -> None:
     commands = {
         "import open_clip": [sys.executable, "-c", "import open_clip"],
         "tag, --method clip": [*tag, "--method", "clip"],
-        "tag, all 64 views": tag,
+        "tag, all 64 views": [*tag, "--method", "ml-tta"],
     }
     base = None
     for name, command in commands.items():

@@ -19,7 +19,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from mltta.accelerate.cuda_labels import CudaLabelEncoder
 from mltta.captions.labelled import LabelledCaptions
 from mltta.data import Dataset
 from mltta.evaluation.evaluate import evaluate
-from mltta.images.views import ViewSpec, render_views
+from mltta.images.views import AnySpec, ViewSpec, render_views
 from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
@@ -116,9 +116,10 @@ def settle(method: Method) -> None:
 
 
 def clock(device: torch.device, work: Callable[[], object], repeat: int = 1) -> float:
-    """Milliseconds that one call takes, after one that does not count."""
+    """Milliseconds that one call takes, after some that do not count: kernels are chosen, graphs recorded."""
     sync = torch.cuda.synchronize if device.type == "cuda" else lambda: None
-    work()
+    for _ in range(5 if device.type == "cuda" and repeat > 1 else 1):
+        work()
     sync()
     start = time.perf_counter()
     for _ in range(repeat):
@@ -163,6 +164,29 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
         "stream": clock(device, stream) / len(scene.images),
     }
     times["adapt"] -= times["retrieve"]
+    return times
+
+
+def auto_stream(scene: Scene, batch: int) -> dict[str, float]:
+    """Milliseconds an image of `auto` in a stream, at both of its prices, beside nothing else."""
+    times = {}
+    for effort in ("fast", "best"):
+        method = create_method("auto", scene.backbone, scene.labels, captions=scene.captions, effort=effort)
+        specs = tuple(method.needs)
+
+        def stream(method: Method = method, specs: tuple[AnySpec, ...] = specs) -> None:
+            for i in range(0, len(scene.images), batch):
+                part = [replace(scene.prepare(image), missing=specs) for image in scene.images[i : i + batch]]
+                if scene.backbone.renderer is None:
+                    make = Prepare(lambda photo: photo, specs, scene.backbone.preprocess)
+                    part = [
+                        make(Photo(0, image.id, scene.picture(image)))
+                        for image in scene.images[i : i + batch]
+                    ]
+                found = encode(scene.backbone, part)
+                method(Encoded({spec: torch.stack([own[spec] for own in found]).float() for spec in specs}))
+
+        times[effort] = clock(scene.backbone.device, stream, 2) / len(scene.images)
     return times
 
 
@@ -258,6 +282,7 @@ def main() -> None:
     parser.add_argument("--captions", type=int, default=100_000)
     parser.add_argument("--views", type=int, default=64)
     parser.add_argument("--plain", type=int, default=0, help="images of the plain twin")
+    parser.add_argument("--auto", action="store_true", help="the method auto, too")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--single", action="store_true", help="one image alone")
     parser.add_argument("--files", type=int, default=0, help="images a second from so many JPEG files")
@@ -272,6 +297,7 @@ def main() -> None:
             print(f"{model}, ms an image beyond encoding, one at a time: {row}")
         return
     head = ["model", "views", "encode", "retrieve", "adapt", "stream", "× encode", "peak GB"]
+    head += ["auto, fast", "auto, best"] if args.auto else []
     head += ["plain twin", "× faster"] if args.plain else []
     head += ["alone"] if args.single else []
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head), flush=True)
@@ -295,6 +321,8 @@ def main() -> None:
                 f"{times['stream'] / times['encode']:.2f}",
                 f"{peak_gigabytes(scene.backbone.device):.1f}",
             ]
+            if args.auto:
+                row += [f"{value:.2f}" for value in auto_stream(scene, args.batch).values()]
             if args.plain:
                 slow = plain(scene, args.plain)
                 row += [f"{slow:.1f}", f"{slow / times['stream']:.0f}"]

@@ -26,9 +26,9 @@ def photo(seed: int, size: tuple[int, int] = (90, 60)) -> Image.Image:
     return Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC)
 
 
-@pytest.fixture(scope="module")
-def tagger() -> Tagger:
-    return Tagger(golden.backbone("vit"), LABELS)
+@pytest.fixture(scope="module", params=["auto", "ml-tta"])
+def tagger(request) -> Tagger:
+    return Tagger(golden.backbone("vit"), LABELS, request.param)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_scores_are_identical_to_the_last_bit_in_any_batch_folder_or_order(tagge
     elsewhere.parent.mkdir()
     shutil.copy(folder / "a.png", elsewhere)
     assert list(tagger(elsewhere)) == alone["a.png"]
-    fresh = Tagger(golden.backbone("vit"), LABELS, execution=Execution(batch_size=7))
+    fresh = Tagger(golden.backbone("vit"), LABELS, tagger.method.name, execution=Execution(batch_size=7))
     everything = {tags.image.removeprefix(f"{folder}/"): list(tags) for tags in fresh(folder)}
     assert everything == alone | {"other/name.png": alone["a.png"]}
 
@@ -83,12 +83,13 @@ def test_scores_are_identical_to_the_last_bit_in_any_batch_folder_or_order(tagge
 ANOTHER_RUN = """
 import json, sys
 from mltta import Tagger, load_backbone
-tagger = Tagger(load_backbone(None, {weights!r}, quick_gelu=True, device="cpu"), {labels!r})
-print(json.dumps(list(tagger(sys.argv[1]))))
+backbone = load_backbone(None, {weights!r}, quick_gelu=True, device="cpu")
+taggers = [Tagger(backbone, {labels!r}, method) for method in ("auto", "ml-tta")]
+print(json.dumps([list(tagger(sys.argv[1])) for tagger in taggers]))
 """
 
 
-def test_scores_are_identical_to_the_last_bit_across_runs(tagger, folder):
+def test_scores_are_identical_to_the_last_bit_across_runs(folder):
     code = ANOTHER_RUN.format(labels=LABELS, weights=str(golden.GOLDEN / "checkpoints/vit.safetensors"))
     runs = [
         subprocess.run(
@@ -97,7 +98,7 @@ def test_scores_are_identical_to_the_last_bit_across_runs(tagger, folder):
         for _ in range(2)
     ]
     assert runs[0] == runs[1]
-    assert len(json.loads(runs[0])) == 5
+    assert [len(tags) for tags in json.loads(runs[0])] == [5, 5]
 
 
 def test_two_threads_with_an_online_tagger_each_get_what_a_lone_run_gets():
@@ -128,8 +129,9 @@ def test_two_threads_with_an_online_tagger_each_get_what_a_lone_run_gets():
 
 
 def test_another_seed_looks_at_other_views(folder):
-    one = Tagger(golden.backbone("vit"), LABELS, seed=0)(folder / "a.png")
-    other = Tagger(golden.backbone("vit"), LABELS, seed=1)(folder / "a.png")
+    one, other = (
+        Tagger(golden.backbone("vit"), LABELS, "ml-tta", seed=seed)(folder / "a.png") for seed in (0, 1)
+    )
     assert list(one) != list(other)
     clip = [Tagger(golden.backbone("vit"), LABELS, method="clip", seed=s)(folder / "a.png") for s in (0, 1)]
     assert list(clip[0]) == list(clip[1])
@@ -161,8 +163,8 @@ def test_untrained_weights_never_tag_a_photo():
 
 def test_a_merge_over_the_whole_dataset_is_refused_for_tagging():
     with pytest.raises(ConfigError, match="minmax"):
-        Tagger(golden.backbone("vit"), LABELS, preset="released")
-    Tagger(golden.backbone("vit"), LABELS, preset="released", merge="sum", views=4)
+        Tagger(golden.backbone("vit"), LABELS, "ml-tta", preset="released")
+    Tagger(golden.backbone("vit"), LABELS, "ml-tta", preset="released", merge="sum", views=4)
 
 
 @pytest.mark.parametrize("labels", [[], ["dog", "Dog"], ["dog", " "], "missing.txt"])
@@ -171,19 +173,24 @@ def test_bad_label_lists_are_refused(labels):
         Tagger(golden.backbone("vit"), labels)
 
 
-def test_labels_in_any_language_and_captions_from_a_file_work(tmp_path):
+@pytest.mark.parametrize(("method", "options"), [("auto", {}), ("ml-tta", {"views": 4})])
+def test_labels_in_any_language_and_captions_from_a_file_work(tmp_path, method, options):
     (tmp_path / "captions.txt").write_text("A dog on a sofa.\nUn chien et un canapé.\n", encoding="utf-8")
     tagger = Tagger(
-        golden.backbone("vit"), ["chien", "犬", "canapé"], captions=tmp_path / "captions.txt", views=4
+        golden.backbone("vit"),
+        ["chien", "犬", "canapé"],
+        method,
+        captions=tmp_path / "captions.txt",
+        **options,
     )
     assert {item["label"] for item in tagger(photo(0))} == {"chien", "犬", "canapé"}
 
 
-def test_the_picture_shows_photo_and_bars(tagger):
+def test_the_picture_shows_photo_and_bars():
     from mltta.report.picture import annotate
 
     image = photo(1, (300, 200))
-    picture = annotate(image, tagger(image))
+    picture = annotate(image, Tagger(golden.backbone("vit"), LABELS, "ml-tta")(image))
     assert picture.height == 480
     assert picture.width == 720 + 380
     panel = np.asarray(picture)[:, 720:]

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mltta.captions.store import CaptionBase
+    from mltta.captions.store import CaptionBase, default_captions
     from mltta.data import Dataset, list_datasets, load_dataset
     from mltta.decision import Decision
     from mltta.errors import (
@@ -55,7 +55,7 @@ __version__ = "0.2.0"
 
 # Imported when first used: torch and open_clip take seconds, and `mltta --help` needs neither.
 _HOMES = {
-    "mltta.captions.store": ("CaptionBase",),
+    "mltta.captions.store": ("CaptionBase", "default_captions"),
     "mltta.data": ("Dataset", "list_datasets", "load_dataset"),
     "mltta.decision": ("Decision",),
     "mltta.errors": (
@@ -126,6 +126,7 @@ __all__ = [
     "WeightsError",
     "__version__",
     "create_method",
+    "default_captions",
     "encode_images",
     "evaluate",
     "generate_variations",

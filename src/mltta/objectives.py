@@ -17,7 +17,7 @@ Reduction = Literal["mean", "marginal"]
 
 
 def bind_labels(logits: Tensor, k: Tensor) -> Tensor:
-    """Tie each row's k highest logits to its maximum, gradient untouched (Algorithm 1, Eq. 5).
+    """Tie each row's k highest logits to its maximum, gradient untouched (Algorithm 1, Eq. 6).
 
     A label is bound when fewer than k labels score strictly higher, so that tied labels are bound
     together and the order of the labels never matters. k = 0 binds nothing, k > C binds all.
@@ -59,7 +59,7 @@ def select_confident(row_entropy: Tensor, ratio: float, valid: Tensor | None = N
 
 
 def mean_entropy(logits: Tensor, rows: Tensor) -> Tensor:
-    """Mean of the selected rows' entropies (Eq. 6, the paper's objective); 0 where no row is selected."""
+    """Mean of the selected rows' entropies (Eq. 7, the paper's objective); 0 where no row is selected."""
     return _mean_of(entropy(logits), rows)
 
 
@@ -89,7 +89,7 @@ def bound_entropy(
     valid: Tensor | None = None,
     rows: Tensor | None = None,
 ) -> Tensor:
-    """The BEM objective of one branch, per image (Eq. 6-7); ``k=None`` is plain entropy minimization.
+    """The BEM objective of one branch, per image (Eq. 7-8); ``k=None`` is plain entropy minimization.
 
     Args:
         logits: (..., R, C) before binding.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mltta.captions.labelled import label_captions
 from mltta.captions.open import open_captions
@@ -15,7 +18,7 @@ from mltta.decision import Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.load import find_images
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
-from mltta.methods import create_method, method_class
+from mltta.methods import Method, create_method, method_class
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
 from mltta.model.prompts import DescriptionSource, TemplateSource
@@ -31,7 +34,8 @@ class Tags(list[dict[str, Any]]):
     """All labels of one image as ``[{"label": …, "score": …}, …]``, best first, plus those judged present.
 
     ``present`` lists the labels the image shows; ``image`` is where it came from; ``error`` says why there
-    are no tags, when there are none.
+    are no tags, when there are none. ``where`` has, for a tagger that was asked to tell, by label present a grid
+    (16, 16) from 0 to 1: how much each part of the photo speaks for it.
     """
 
     def __init__(
@@ -41,11 +45,13 @@ class Tags(list[dict[str, Any]]):
         present: Sequence[str] = (),
         image: str = "",
         error: str | None = None,
+        where: Mapping[str, NDArray[np.float32]] | None = None,
     ):
         super().__init__(items)
         self.present = list(present)
         self.image = image
         self.error = error
+        self.where = dict(where or {})
 
     def top(self, k: int | None = None, threshold: float | None = None) -> list[dict[str, Any]]:
         """The k best labels, or those that score at least ``threshold``."""
@@ -67,7 +73,7 @@ class Tagger:
         self,
         model: str | Backbone | None = "mini",
         labels: Any = "coco",
-        method: str = "ml-tta",
+        method: str = "auto",
         *,
         captions: CaptionBase | str | Path | Literal[False] | None = None,
         template: TemplateSource | None = None,
@@ -77,12 +83,13 @@ class Tagger:
         presence: Presence | None = None,
         seed: int = 0,
         execution: Execution | None = None,
+        where: bool = False,
         **options: Any,
     ):
         """Args:
         model: a name, or a backbone from ``load_backbone``, which takes weights, device, precision and prompts.
         labels: by default COCO's 80; a list, a mapping to synonyms, "voc" / "coco" / "nuswide", or a label file.
-        method: how to adapt; ``list_methods()``.
+        method: how to look, or to adapt; ``list_methods()``, or a file of your own, "my_method.py".
         captions: a caption base, its folder, "hf-hub:ORG/NAME", or a file of captions that ``read_texts`` takes;
             False: none, for a method that can do without.
         template: one prompt template, several, or the name of a set, by default the method's own; only methods that
@@ -93,6 +100,7 @@ class Tagger:
         presence: the rule that says which labels an image shows.
         seed: chooses the random views, together with each image's content.
         execution: images at once, processes, compiling.
+        where: also tell where in the photo the labels present were found, if the method can.
         options: fields of the method's config.
         """
         self.labels = LabelSet.of(labels)
@@ -132,6 +140,9 @@ class Tagger:
         if self.method.emits != "odds":
             heard = label_captions(self.labels, backbone, base or default_captions(backbone))
         self.decision = Decision(heard, backbone.logit_scale, presence)
+        if where and type(self.method).where is Method.where:
+            raise ConfigError(f"{method} cannot tell where a label was found: use auto")
+        self.where = where
         self.pipeline = Pipeline(backbone, self.method.needs, seed=seed, execution=self.execution)
 
     def __call__(self, images: Any) -> Tags | list[Tags]:
@@ -150,7 +161,7 @@ class Tagger:
 
     def stream(self, images: Iterable[Any]) -> Iterator[Tags]:
         """Tag images one after another, in order; the next ones are decoded while these are encoded."""
-        scorer = Scorer(self.method, self.decision, self.pipeline)
+        scorer = Scorer(self.method, self.decision, self.pipeline, where=self.where)
         photos = map(_photo, count(), images)
         for batch in self.pipeline(photos):
             for scored in scorer(batch):
@@ -162,7 +173,10 @@ class Tagger:
         order = scored.score.argsort(descending=True, stable=True).tolist()
         items = [{"label": self.labels.names[i], "score": float(scored.score[i])} for i in order]
         present = [self.labels.names[i] for i in order if scored.present[i]]
-        return Tags(items, present=present, image=scored.photo.id)
+        where = {}
+        if scored.where is not None:
+            where = {self.labels.names[i]: scored.where[i].numpy() for i in order if scored.present[i]}
+        return Tags(items, present=present, image=scored.photo.id, where=where)
 
 
 def _photo(index: int, source: Any) -> Photo:

@@ -52,7 +52,9 @@ def test_a_saved_base_loads_equal_and_only_for_the_backbone_that_built_it(base, 
 
 
 def test_embeddings_are_mapped_from_the_file_and_not_read_into_memory(base, tmp_path, backbone):
-    big = CaptionBase([f"caption {i}" for i in range(50_000)], torch.eye(512).repeat(98, 1)[:50_000], base.fingerprint)
+    big = CaptionBase(
+        [f"caption {i}" for i in range(50_000)], torch.eye(512).repeat(98, 1)[:50_000], base.fingerprint
+    )
     big.save(tmp_path)
     before = anonymous_memory()
     loaded = CaptionBase.load(tmp_path)

@@ -196,7 +196,7 @@ def test_annotated_pictures_are_written_beside_the_answer(messy, tmp_path):
 
 
 def test_settings_of_a_method_are_set_and_checked(messy):
-    args = ["tag", messy / "good1.jpg", "--labels", "voc", *MODEL, "--format", "json"]
+    args = ["tag", messy / "good1.jpg", "--labels", "voc", *MODEL, "--format", "json", "--method", "ml-tta"]
     few = mltta(*args, "--set", "views=4", "-s", "bind=false").stdout
     assert few != mltta(*args).stdout
     for bad, reason in (

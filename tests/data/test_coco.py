@@ -118,7 +118,9 @@ PANOPTIC = instances(annotations=[{"id": 1, "image_id": 9, "segments_info": []}]
     [
         (CAPTIONS, "not an instances file but one of captions: use instances_"),
         (KEYPOINTS, "not an instances file but one of keypoints"),
-        (PANOPTIC, "not an instances file: it has entries without 'category_id'"),
+        (PANOPTIC, "not an instances file: entry 1 of its annotations lacks image_id or category_id"),
+        (instances(annotations={"1": 2}), "it lacks the structure of one"),
+        (instances(images=["9.jpg"]), "it lacks the structure of one"),
         (
             {k: v for k, v in instances().items() if k != "annotations"},
             "labels of test splits are not public",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mltta.errors import LabelError
-from mltta.labels import BUILT_IN, LabelSet
+from mltta.labels import LabelSet
 
 
 @pytest.mark.parametrize(("name", "size"), [("voc", 20), ("coco", 80), ("nuswide", 81)])
@@ -42,7 +42,7 @@ def test_coco_is_in_id_order_and_nuswide_is_alphabetical_with_plurals() -> None:
 
 
 def test_synonyms_of_the_release() -> None:
-    voc, coco, nus = (LabelSet.load(name) for name in BUILT_IN)
+    voc, coco, nus = (LabelSet.load(name) for name in ("voc", "coco", "nuswide"))
     assert voc.synonyms[voc.index("person")] == ("human", "people", "man", "woman", "passenger")
     assert coco.synonyms[coco.index("person")][66] == "author"  # the release's words first, then further ones
     assert voc.synonyms[voc.index("chair")] == ("arm chair", "bench")
@@ -128,7 +128,7 @@ def test_csv_column_is_called_label_or_name_or_is_the_first(tmp_path: Path, cont
         (7, "Cannot read labels from a int"),
         ({"dog", "cat"}, "Cannot read labels from a set"),
         ("no/such/place", "No such file: no/such/place"),
-        ("my_labels.txt", "No such file: my_labels.txt.*voc, coco, nuswide"),
+        ("my_labels.txt", "No such file: my_labels.txt.*everyday, coco, voc, nuswide"),
     ],
 )
 def test_unusable_labels_are_refused_with_the_reason(labels: object, message: str) -> None:
@@ -137,7 +137,7 @@ def test_unusable_labels_are_refused_with_the_reason(labels: object, message: st
 
 
 def test_unknown_built_in_set_lists_the_known_ones() -> None:
-    with pytest.raises(LabelError, match=r"'imagenet'.*voc, coco, nuswide"):
+    with pytest.raises(LabelError, match=r"'imagenet'.*everyday, coco, voc, nuswide"):
         LabelSet.load("imagenet")
 
 

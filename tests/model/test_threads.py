@@ -23,7 +23,7 @@ def test_a_tower_called_from_the_pool_does_not_wait_for_it() -> None:
 
 
 def test_a_tagger_can_be_called_where_gradients_are_off() -> None:
-    tagger = Tagger(load_backbone("mini", device="cpu"), ["cat", "dog", "sofa"], views=8)
+    tagger = Tagger(load_backbone("mini", device="cpu"), ["cat", "dog", "sofa"], "ml-tta", views=8)
     with torch.no_grad():
         first = tagger(PHOTO)
     with torch.inference_mode():

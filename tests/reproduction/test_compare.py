@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mltta.report import Cell, render, side_by_side
+from mltta.report import Cell, render
+from mltta.reproduction.compare import side_by_side
 from mltta.reproduction.paper import Setting
 
 DATASETS = ("coco2014", "coco2017", "voc2007", "voc2012", "nuswide")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import logging
 import os
 import sys
 import traceback
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -60,7 +61,8 @@ def main() -> None:
     logging.getLogger("mltta").setLevel(logging.INFO)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever started us: there is nobody to talk to
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        print_anything(getattr(sys, name))
     code: int | str | None = 0
     try:
         app()
@@ -118,3 +120,12 @@ def flushed(code: int | str | None) -> int | str | None:
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
+
+
+def print_anything(stream: TextIO) -> None:
+    """Let a stream of another encoding than UTF-8, as on Windows, take bars and the labels of any language."""
+    if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
+        if stream.isatty():
+            stream.reconfigure(errors="replace")
+        else:
+            stream.reconfigure(encoding="utf-8")

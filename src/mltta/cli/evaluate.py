@@ -67,7 +67,9 @@ def eval_(
     ],
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="Give several to share one encoding; `mltta methods`."),
+        typer.Option(
+            "--method", help="Give several to share one encoding; `mltta methods`, or my_method.py."
+        ),
     ] = None,
     split: Annotated[
         str | None, typer.Option(help="Another split than the published one, e.g. train2017.")
@@ -145,7 +147,8 @@ def eval_(
     from mltta.pipeline.execution import Execution
     from mltta.report.tables import render
 
-    names = method or ["clip", "ml-tta"]
+    # a method from a file goes by the name that it registers
+    names = [method_class(name).name for name in method or ["clip", "ml-tta"]]
     chosen = options.settings_of(names, option or [], config)
     recipes = []
     for name in names:

@@ -44,7 +44,12 @@ def tag(
     ] = "coco",
     model: options.Model = None,
     weights: options.Weights = None,
-    method: Annotated[str, typer.Option(help="How to adapt; `mltta methods` lists them.")] = "ml-tta",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="How to look, or adapt: one that `mltta methods` lists, or your own file, my_method.py."
+        ),
+    ] = "auto",
     preset: options.Preset = "paper",
     option: options.Settings = None,
     captions: options.Captions = None,
@@ -68,6 +73,10 @@ def tag(
     annotate: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write each image with its label bars here.")
     ] = None,
+    where: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Also write, for each image, where each label was found here."),
+    ] = None,
     device: options.Device = "auto",
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once on a GPU.")] = None,
     dtype: options.Dtype = None,
@@ -88,8 +97,9 @@ def tag(
     if len(missing) < len(paths):  # what is there is tagged; what is not is listed with the rest that failed
         paths = [path for path in paths if path not in missing]
     files = find_images(paths)
-    if annotate is not None:
-        make_folder(annotate)
+    for folder in (annotate, where):
+        if folder is not None:
+            make_folder(folder)
     if not files:
         raise MlttaError(f"no images in {', '.join(map(str, paths))}")
     execution = Execution(batch_size, compile=compile)
@@ -109,6 +119,7 @@ def tag(
         preset=preset,
         seed=seed,
         execution=execution,
+        where=where is not None,
         **settings,
     )
     execution.prepare(backbone, len(files))
@@ -120,8 +131,10 @@ def tag(
             writer.write(tags)
             if tags.error is not None:
                 failed.append(tags.error)
-            elif annotate is not None:
-                save_picture(tags, annotate, used)
+            else:
+                for folder in (annotate, where):
+                    if folder is not None:
+                        save_picture(tags, folder, used, heat=folder is where)
             bar.advance(task)
     if failed:
         from rich.console import Console
@@ -141,13 +154,13 @@ def make_folder(folder: Path) -> None:
         raise MlttaError(f"{folder} cannot be used for pictures: {error.strerror}") from error
 
 
-def save_picture(tags: Any, folder: Path, used: set[Path]) -> None:
+def save_picture(tags: Any, folder: Path, used: set[Path], heat: bool) -> None:
     """Write an annotated copy under the image's own name; names that clash within a run get a number."""
     from mltta.images.load import load_image
-    from mltta.report.picture import annotate
+    from mltta.report.picture import annotate, where_sheet
 
     stem, n = Path(tags.image).stem, 1
     while (target := folder / (f"{stem}.png" if n == 1 else f"{stem}-{n}.png")) in used:
         n += 1
     used.add(target)
-    annotate(load_image(tags.image), tags).save(target)
+    (where_sheet if heat else annotate)(load_image(tags.image), tags).save(target)

@@ -16,6 +16,7 @@ from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
 from mltta.methods import create_method
 from mltta.methods.base import Method
+from mltta.methods.plugins import source_digest
 from mltta.model.backbone import Backbone
 from mltta.model.prompts import TemplateSource, list_templates
 from mltta.pipeline.cache import rendering
@@ -79,8 +80,10 @@ class Setting:
         usual = asdict(type(method.config)())
         teacher = method.problem.teacher
         judge = None if teacher is None else teacher.backbone
+        source = source_digest(type(method))
         return {
-            "method": recipe.method,
+            "method": method.name,
+            **({} if source is None else {"source": source}),
             "config": config,
             "settings": {name: value for name, value in config.items() if value != usual[name]},
             "online": method.online,

@@ -24,8 +24,11 @@ from numpy.typing import NDArray
 from mltta.errors import MlttaError
 from mltta.evaluation.records import read_lines
 from mltta.evaluation.run_file import AGAIN, FORMAT, damaged, read_run
-from mltta.methods.base import branch_probabilities, merge_branches
+from mltta.methods.base import branch_probabilities, merge_branches, z_scores
 from mltta.storage import checksums
+
+#: how a method's scores are compared over images
+Scoring = Literal["raw", "softmax", "z-score"]
 
 log = logging.getLogger("mltta")
 
@@ -128,15 +131,19 @@ class Result:
         )
         return held if (rows == np.arange(len(rows))).all() else held[rows]
 
-    def scores(self, how: Literal["raw", "softmax"] = "raw") -> NDArray[np.float32]:
-        """Final scores (images with scores, C): merged as the method does it, or softmax over the labels."""
+    def scores(self, how: Scoring = "raw") -> NDArray[np.float32]:
+        """Final scores (images with scores, C): merged as the method does it, softmax over the labels, or z-scores.
+
+        A z-score says how many standard deviations a label lies above the mean of its image's labels.
+        """
         branches = self.branches()
         if how == "raw" and self.run["merge"] == "sum" and self.shape[0] == 1:
             return branches[:, 0]  # still on disk
         stacked = torch.from_numpy(np.array(branches))
         if how == "softmax":
             return branch_probabilities(stacked, self.run["emits"]).numpy()
-        return merge_branches(stacked, self.run["merge"]).numpy()
+        merged = merge_branches(stacked, self.run["merge"])
+        return (z_scores(merged) if how == "z-score" else merged).numpy()
 
     def present(self) -> NDArray[np.bool_]:
         """Which labels were called present (images with scores, C)."""

@@ -67,6 +67,14 @@ class Summary:
         return mean_average_precision(self.softmax, self.targets)
 
     @cached_property
+    def z_score(self) -> NDArray[np.float32]:
+        return self.result.scores("z-score")
+
+    @cached_property
+    def map_z_score(self) -> float:
+        return mean_average_precision(self.z_score, self.targets)
+
+    @cached_property
     def interval(self) -> tuple[float, float]:
         """95% interval of the mAP, from a bootstrap over images."""
         return interval(self.raw, self.targets, draws=self.draws)[1:]
@@ -91,8 +99,8 @@ class Summary:
 
     @cached_property
     def calibration(self) -> float:
-        """Expected calibration error of the softmax as a probability that a label is there."""
-        return calibration_error(self.softmax, self.targets)
+        """Expected calibration error of the score that a tagger shows, as a probability that a label is there."""
+        return calibration_error(self.result.shown(), self.targets)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything in plain data; None for a figure that does not exist, such as the mAP of no image."""
@@ -108,6 +116,7 @@ class Summary:
             "mAP_released_ties": self.map_released,
             "mAP_softmax": self.map_softmax,
             "mAP_softmax_interval": list(self.interval_softmax),
+            "mAP_z_score": self.map_z_score,
             "by_label_count": {name: asdict(one) for name, one in self.by_count.items()},
             "present": sets,
             "calibration_error": self.calibration,
@@ -222,6 +231,7 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
                 ends = (gap.low, gap.high)
             cells.append(Cell(None, line.mean(name) - found[0].mean(name), *ends))
         cells += [
+            Cell(ours=line.mean("map_z_score"), note=line.spread("map_z_score")),
             Cell(ours=100 * float(np.mean([s.sets.f1 for s in line.summaries]))),
             Cell(ours=float(np.mean([s.result.ms for s in line.summaries]))),
         ]
@@ -235,6 +245,7 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
         "against the first",
         "mAP softmax",
         "against the first, softmax",
+        "mAP z-score",
         "F1 of sets",
         "ms an image",
         *["state, MB"] * any_online,

@@ -6,6 +6,7 @@ Random numbers come in as an array, one row a view, as its own generator draws t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -93,3 +94,11 @@ def crop_boxes(
         crops[left_over] = np.stack([(width - w) // 2, (height - h) // 2, w, h, last], 1)
         left_over = left_over[:0]
     return crops, left_over
+
+
+def cover(starts: Sequence[float], width: float, cells: int) -> Floats:
+    """How much of each of so many equal cells of [0, 1] intervals of a width cover, (intervals, cells)."""
+    edge = np.arange(cells + 1) / cells
+    low, high = np.asarray(starts)[:, None], np.asarray(starts)[:, None] + width
+    covered: Floats = np.clip(np.minimum(high, edge[1:]) - np.maximum(low, edge[:-1]), 0, None) * cells
+    return covered

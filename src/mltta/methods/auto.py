@@ -9,10 +9,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from mltta.images.geometry import cover
 from mltta.images.views import AnySpec, LocalSpec
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import Config, Rule, local_spec
 from mltta.model.encoded import Encoded
+
+#: cells of the map that says where a label was found, each way
+GRID = 16
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,25 @@ class Auto(Method):
         shares = [self.sure_share(views[:, LocalSpec.PARTS :]) for views in scales]
         evidence = self.evidence(torch.stack(shares).mean(dim=0), self.heard(scales[0][:, : LocalSpec.PARTS]))
         return {"view": self.odds(evidence)}
+
+    def where(self, encoded: Encoded) -> Tensor:
+        """The posterior of the windows that cover each cell of a grid, sure windows counting more, mean over scales."""
+        found = []
+        for spec in self.needs:
+            assert isinstance(spec, LocalSpec)
+            p = self.posterior(encoded.features(spec)[:, LocalSpec.PARTS :])  # (B, L, C)
+            n = math.isqrt(p.shape[1])
+            first, last = 0.0, 1 - spec.window / spec.size
+            starts = [first + (last - first) * i / max(1, n - 1) for i in range(n)]
+            each = torch.from_numpy(cover(starts, spec.window / spec.size, GRID)).to(p)  # (n, GRID)
+            weight = p.amax(dim=-1)
+            grid = weight.view(-1, n, n)
+            total = torch.einsum("byx,yh,xw->bhw", grid, each, each).clamp(min=1e-12)
+            heat = torch.einsum(
+                "byxc,yh,xw->bchw", (weight[..., None] * p).view(len(p), n, n, -1), each, each
+            )
+            found.append(heat / total[:, None])
+        return torch.stack(found).mean(dim=0)
 
     def posterior(self, views: Tensor) -> Tensor:
         """What each view (..., D) shows: the shares (..., C) of the labels, among them and the background."""

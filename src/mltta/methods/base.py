@@ -14,6 +14,7 @@ from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
 from mltta.images.views import AnySpec
 from mltta.methods.config import Config
+from mltta.methods.plugins import load_installed, method_in_file
 from mltta.model.encoded import Encoded, Views
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.prompts import DEFAULT_TEMPLATE
@@ -139,6 +140,10 @@ class Method(ABC):
         """Scores (B, C), float32, higher is more present."""
         return self.merge(self.branches(encoded))
 
+    def where(self, encoded: Encoded) -> Tensor | None:
+        """How much each part of an image speaks for each label, (B, C, H, W), if the method can tell."""
+        return None
+
     def views(self, encoded: Encoded) -> Views:
         """The needed views, one spec after another; view 0 is the clean one."""
         backbone = self.problem.backbone
@@ -165,6 +170,17 @@ def branch_probabilities(branches: Tensor, emits: str = "logits") -> Tensor:
     return (
         mean.softmax(dim=-1) if emits == "logits" else mean / mean.sum(dim=-1, keepdim=True).clamp(min=1e-12)
     )
+
+
+def z_scores(scores: Tensor) -> Tensor:
+    """Scores (N, C) less their image's mean, over its standard deviation (SPARC's first step).
+
+    One label alone has nothing to be compared with and keeps its score.
+    """
+    if scores.shape[-1] == 1:
+        return scores
+    spread = scores.std(dim=-1, keepdim=True).clamp(min=1e-12)
+    return (scores - scores.mean(dim=-1, keepdim=True)) / spread
 
 
 #: all that an online method remembers: tensors by name, so that it can be saved
@@ -215,12 +231,20 @@ def register(name: str, summary: str) -> Callable[[M], M]:
 
 
 def method_class(name: str) -> type[Method]:
-    """The class registered under a name."""
+    """The class registered under a name, or by a user's own file: ``my_method.py``, ``my_method.py:name``."""
     if name not in _REGISTRY:
-        raise ConfigError(f"no method {name!r}; there are {', '.join(list_methods())}")
+        found = method_in_file(name, _REGISTRY)
+        if found is not None:
+            return found
+        load_installed(_REGISTRY)
+    if name not in _REGISTRY:
+        raise ConfigError(
+            f"no method {name!r}; there are {', '.join(list_methods())}, or give a file, my_method.py"
+        )
     return _REGISTRY[name]
 
 
 def list_methods() -> list[str]:
-    """Names of all registered methods."""
+    """Names of all registered methods, those of installed packages too."""
+    load_installed(_REGISTRY)
     return sorted(_REGISTRY)

@@ -36,7 +36,8 @@ def create_method(
     """A method ready to score encoded views against a label list.
 
     Args:
-        name: one of ``list_methods()``.
+        name: one of ``list_methods()``, or a file of your own that registers one: "my_method.py" or
+            "my_method.py:name".
         backbone: the frozen model; learned prompts that it reads start the context (``with_prompts``).
         labels: anything ``LabelSet.of`` takes.
         template: prompt with one {}, by default the method's own; the words in front of it start the context. Or
@@ -60,8 +61,9 @@ def create_method(
         descriptions = load_descriptions(descriptions, labels)
     if cls.tunes_context and (len(template) > 1 or descriptions):
         raise ConfigError(
-            f"{name} tunes the words in front of a label, and an ensemble of templates has no single context: give one "
-            f"template such as {DEFAULT_TEMPLATE!r} and no descriptions, or use a method that tunes none, such as clip"
+            f"{cls.name} tunes the words in front of a label, and an ensemble of templates has no single context: "
+            f"give one template such as {DEFAULT_TEMPLATE!r} and no descriptions, or use a method that tunes none, "
+            "such as clip"
         )
     words = None
     if cls.uses_words:

@@ -49,7 +49,10 @@ class DARTConfig(TuningConfig):
 
 @register("dart", "dual-modal online prompts: a context a label and an image prompt, retained (AAAI 2024)")
 class DART(OnlineMethod):
-    """Contexts start near the words each time, the image prompt where the last image left it."""
+    """Contexts start near the words each time, the image prompt where the last image left it.
+
+    The paper: https://doi.org/10.1609/aaai.v38i13.29320
+    """
 
     Config = DARTConfig
     tunes_context = True

@@ -53,7 +53,10 @@ class DiffTPTConfig(TuningConfig):
     "difftpt", "TPT on crops and diffusion-made variations, filtered by likeness and entropy (ICCV 2023)"
 )
 class DiffTPT(Method):
-    """As released, both filters see crops and generated views together; the paper filters each kind by itself."""
+    """As released, both filters see crops and generated views together; the paper filters each kind by itself.
+
+    The paper: https://arxiv.org/abs/2308.06038
+    """
 
     Config = DiffTPTConfig
     tunes_context = True

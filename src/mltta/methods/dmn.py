@@ -40,7 +40,10 @@ class DMNConfig(ViewConfig):
 
 @register("dmn", "dual memory networks, training-free: a memory of images for each label, online (CVPR 2024)")
 class DMN(OnlineMethod):
-    """Remember the clean view under its likeliest label, then score it by text and by each label's memory."""
+    """Remember the clean view under its likeliest label, then score it by text and by each label's memory.
+
+    The paper: https://arxiv.org/abs/2403.17589
+    """
 
     Config = DMNConfig
     config: DMNConfig

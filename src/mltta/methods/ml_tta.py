@@ -71,7 +71,10 @@ class MLTTAConfig(ViewConfig):
 
 @register("ml-tta", "multi-label test-time adaptation by bound entropy minimization (ICLR 2025)")
 class MLTTA(Method):
-    """Retrieve captions for the views, bind each row's top-k labels, one step on both contexts, add the scores."""
+    """Retrieve captions for the views, bind each row's top-k labels, one step on both contexts, add the scores.
+
+    Section 3.3 of the paper, with Algorithm 1: https://openreview.net/forum?id=75PhjtbBdr
+    """
 
     Config = MLTTAConfig
     uses_captions = True

@@ -37,7 +37,10 @@ class RLCFConfig(TuningConfig):
 
 @register("rlcf", "reinforcement learning from CLIP feedback: a teacher rewards likely labels (ICLR 2024)")
 class RLCF(Method):
-    """In each confident view the likely labels are pulled up or pushed down as the teacher likes them."""
+    """In each confident view the likely labels are pulled up or pushed down as the teacher likes them.
+
+    The paper: https://arxiv.org/abs/2305.18010
+    """
 
     Config = RLCFConfig
     tunes_context = True

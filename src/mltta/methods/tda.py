@@ -53,7 +53,10 @@ class TDAConfig(ViewConfig):
 
 @register("tda", "training-free dynamic adapter: caches of confident and doubtful images, online (CVPR 2024)")
 class TDA(OnlineMethod):
-    """Remember the image under its likeliest label, then let what is remembered speak for and against labels."""
+    """Remember the image under its likeliest label, then let what is remembered speak for and against labels.
+
+    The paper: https://arxiv.org/abs/2403.18293
+    """
 
     Config = TDAConfig
     config: TDAConfig

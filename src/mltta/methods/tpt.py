@@ -27,6 +27,7 @@ class TPT(Method):
     """Marginal entropy of the views chosen before the first step, then the clean view is scored.
 
     With ``bind`` the entropy is the bound one: the top labels of a view no longer compete with each other.
+    The paper: https://arxiv.org/abs/2209.07511. Binding is Section 3.2 of https://openreview.net/forum?id=75PhjtbBdr.
     """
 
     Config = TPTConfig

@@ -79,12 +79,12 @@ def load(file: Path, name: str) -> Vocabulary | None:
     if not whole or len(texts) != len(features):
         log.warning("%s is damaged, so it is made again", file)
         return None
-    return Vocabulary(texts, features)
+    return Vocabulary(texts, features.float())
 
 
 def save_to(file: Path, name: str, vocabulary: Vocabulary) -> None:
     """Keep features; a disk that takes none costs time, not the run."""
-    tensors = {"features": vocabulary.features.cpu().float().contiguous()}
+    tensors = {"features": vocabulary.features.cpu().half().contiguous()}
     about = {"identity": name, "texts": json.dumps(vocabulary.texts)}
     about["checksum"] = of_tensors(tensors, about)
     try:

@@ -6,6 +6,7 @@ Nothing here changes a result beyond the rounding of a GPU.
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,6 +67,10 @@ class Execution:
         """
         if self.workers is not None:
             return self.workers
+        if multiprocessing.get_context().get_start_method() != "fork":
+            # A process that starts anew imports torch again, and the caller's script: only where it is asked for.
+            log.debug("a thread decodes images")
+            return 0
         cores = os.cpu_count() or 1
         chosen = min(16, cores // 4 if backbone.device.type == "cpu" else cores)
         try:

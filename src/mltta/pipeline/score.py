@@ -33,6 +33,7 @@ class Scored:
     #: milliseconds beyond encoding
     ms: float = 0.0
     error: str | None = None
+    where: Tensor | None = None  # (C, H, W) where each label was found, if that was asked for
 
 
 #: branches (branches, C), score (C,) and presence (C,) of one photo, or why there are none
@@ -42,10 +43,19 @@ Answer = tuple[Tensor, Tensor, Tensor] | str
 class Scorer:
     """One method on one stream of photos; an online method's memory belongs to it, and to nobody else."""
 
-    def __init__(self, method: Method, decision: Decision, pipeline: Pipeline, state: State | None = None):
+    def __init__(
+        self,
+        method: Method,
+        decision: Decision,
+        pipeline: Pipeline,
+        state: State | None = None,
+        where: bool = False,
+    ):
         """Args:
         state: what an online method remembers from before; by default nothing.
+        where: ask the method where labels were found, too.
         """
+        self.where = where
         self.method, self.decision, self.pipeline = method, decision, pipeline
         self.state = state
         if isinstance(method, OnlineMethod) and state is None:
@@ -123,4 +133,5 @@ class Scorer:
             return Scored(item.photo, error=answer)
         if not all(values.isfinite().all() for values in answer[:2]):
             return Scored(item.photo, error=f"{item.photo.id}: its scores are not numbers, so it has none")
-        return Scored(item.photo, *answer, ms)
+        where = self.method.where(self.pipeline.encoded([item])) if self.where else None
+        return Scored(item.photo, *answer, ms, where=None if where is None else where[0].cpu())

@@ -7,6 +7,5 @@ from __future__ import annotations
 
 from mltta.report.page import Plot, Section, html_page
 from mltta.report.tables import Cell, Row, Table, render
-from mltta.reproduction.compare import side_by_side
 
-__all__ = ["Cell", "Plot", "Row", "Section", "Table", "html_page", "render", "side_by_side"]
+__all__ = ["Cell", "Plot", "Row", "Section", "Table", "html_page", "render"]

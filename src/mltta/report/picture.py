@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from mltta.tagger import Tags
@@ -11,16 +13,17 @@ INK, FAINT, PRESENT, ABSENT = "#1b1f24", "#6b7280", "#0f766e", "#c7cdd4"
 
 
 def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
-    """The photo at a fixed height with its best labels beside it; those judged present are dark."""
+    """The photo at a fixed height with its best labels beside it; those present are dark, the best one is warm."""
     width = min(max(1, round(image.width * HEIGHT / image.height)), 3 * HEIGHT)
     canvas = Image.new("RGB", (width + PANEL, HEIGHT), "white")
-    canvas.paste(image.resize((width, HEIGHT), Image.Resampling.LANCZOS), (0, 0))
+    photo = image.resize((width, HEIGHT), Image.Resampling.LANCZOS)
+    heat = next((tags.where[item["label"]] for item in tags if item["label"] in tags.where), None)
+    canvas.paste(photo if heat is None else warmed(photo, heat), (0, 0))
     draw = ImageDraw.Draw(canvas)
     font, small = ImageFont.load_default(size=17), ImageFont.load_default(size=13)
     shown = tags[:rows]
     left, right = width + MARGIN, width + PANEL - MARGIN
     step = (HEIGHT - 2 * MARGIN) / max(rows, 1)
-    longest = max((item["score"] for item in shown), default=1.0) or 1.0
     for i, item in enumerate(shown):
         top = MARGIN + i * step
         present = item["label"] in tags.present
@@ -29,9 +32,40 @@ def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
         )
         score = f"{item['score']:.2f}"
         draw.text((right - draw.textlength(score, small), top + 4), score, FAINT, small)
-        bar = (right - left) * item["score"] / longest
+        bar = (right - left) * item["score"]  # as long as in the terminal, and in every other picture
         draw.rectangle((left, top + 24, left + max(1.0, bar), top + 31), PRESENT if present else ABSENT)
     return canvas
+
+
+def warmed(photo: Image.Image, heat: NDArray[np.float32]) -> Image.Image:
+    """The photo, grey where a label is not, in colour and reddened where it was found."""
+    levels = np.clip(heat / max(float(heat.max()), 1e-6), 0, 1) ** 0.7
+    mask = Image.fromarray((255 * levels).astype(np.uint8)).resize(photo.size, Image.Resampling.BICUBIC)
+    grey = Image.blend(photo.convert("L").convert("RGB"), Image.new("RGB", photo.size, "black"), 0.35)
+    red = Image.blend(photo, Image.new("RGB", photo.size, "#d1422f"), 0.18)
+    return Image.composite(red, grey, mask)
+
+
+def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:
+    """The photo once for each label present, warm where it was found, its name and score below."""
+    shown = [item for item in tags if item["label"] in tags.where][:most]
+    height, font = 240, ImageFont.load_default(size=17)
+    width = min(max(1, round(image.width * height / image.height)), 3 * height)
+    small = image.resize((width, height), Image.Resampling.LANCZOS)
+    across = min(4, max(1, len(shown)))
+    down = max(1, -(-len(shown) // across))
+    sheet = Image.new("RGB", (across * (width + MARGIN) + MARGIN, down * (height + 40) + MARGIN), "white")
+    draw = ImageDraw.Draw(sheet)
+    for i, item in enumerate(shown):
+        left, top = MARGIN + i % across * (width + MARGIN), MARGIN + i // across * (height + 40)
+        sheet.paste(warmed(small, tags.where[item["label"]]), (left, top))
+        draw.text(
+            (left, top + height + 6),
+            _fit(draw, f"{item['label']} {item['score']:.2f}", font, width),
+            INK,
+            font,
+        )
+    return sheet
 
 
 def _fit(

@@ -33,7 +33,8 @@ class Writer:
         except OSError as error:
             raise MlttaError(f"{self.path} cannot be written: {error.strerror}") from error
         if self.format == "csv":
-            self._csv = csv.writer(self._file)
+            # a screen makes the system's own line ends out of "\n"; a file has those that CSV asks for
+            self._csv = csv.writer(self._file, lineterminator="\n" if self.path is None else "\r\n")
             self._csv.writerow(["image", "label", "score", "present", "error"])
         elif self.format == "json":
             self._file.write("[")
