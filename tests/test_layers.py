@@ -23,7 +23,7 @@ MAY_KNOW = {
     "metrics": "errors",
     "model": "errors storage labels images",
     "captions": "errors storage labels images data model",
-    "methods": "errors labels objectives images model captions",
+    "methods": "errors storage labels objectives images model captions",
     "decision": "errors labels model captions methods",
     "pipeline": "errors storage labels images model captions methods decision",
     "tagger": "errors labels images model captions methods decision pipeline",

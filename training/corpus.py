@@ -6,8 +6,10 @@ import random
 from collections.abc import Sequence
 from importlib.resources import files
 
+from training.wording import PLAIN, Wording, wordings
+
 TEMPLATES = (
-    "a photo of a {}.", "{}", "a {}", "a photo of {}.", "a picture of a {}.", "a photo of the {}.",
+    PLAIN, "{}", "a {}", "a photo of {}.", "a picture of a {}.", "a photo of the {}.",
     "a close-up photo of a {}.", "a photo of a small {}.", "a photo of many {}.",
     "there is a {} in the scene.",
 )  # fmt: skip
@@ -19,7 +21,7 @@ LISTS = (
 
 def imagenet_info(name: str) -> list[str]:
     """Lines of one of the ImageNet tables that timm ships."""
-    return files("timm.data").joinpath("_info", name).read_text(encoding="utf-8").splitlines()
+    return (files("timm.data") / "_info" / name).read_text(encoding="utf-8").splitlines()
 
 
 def synset_table(name: str) -> dict[str, str]:
@@ -55,7 +57,7 @@ def sentences(nouns: Sequence[str], captions: Sequence[str], lists: int, seed: i
         if synset in definitions:
             found[f"{own[0]}: {definitions[synset]}"[:160]] = None
     for name in names:
-        found[f"a photo of a {name}."] = None
+        found[PLAIN.format(name)] = None
         found[rng.choice(TEMPLATES).format(name)] = None
     everyday = [*nouns, *(n for own in imagenet_names() for n in own[:1])]
     for name in everyday:
@@ -64,3 +66,10 @@ def sentences(nouns: Sequence[str], captions: Sequence[str], lists: int, seed: i
         chosen = rng.sample(list(nouns) if rng.random() < 0.8 else everyday, 4)
         found[rng.choice(LISTS).format(*chosen)] = None
     return list(found)
+
+
+def leaning(nouns: Sequence[str], seed: int) -> list[Wording]:
+    """Other wordings of every noun and of the usual name of every ImageNet class."""
+    rng = random.Random(seed)
+    names = dict.fromkeys([*nouns, *(own[0] for own in imagenet_names())])
+    return list({w.text: w for name in names for w in wordings(name, rng)}.values())

@@ -1,46 +1,170 @@
-"""Measures on Flickr8k images kept out of training: what a recipe or checkpoint may be chosen by."""
+"""Measures on images kept out of training: what a recipe or a checkpoint may be chosen by.
+
+    python -m training.holdout --model RUN --pieces WORK/pieces
+
+Flickr8k images have captions and the nouns in them; ImageNet photographs have the everyday words of their class, and
+are also asked for as mosaics of four, where nothing is large. Nouns are asked for with one vector and with local
+views.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import torch
-from data import Texts
-from evaluate import average_precision
-from model import encode_image, encode_text
+from numpy.typing import NDArray
 from open_clip.model import CLIP
+from torch import Tensor
 from torch.nn import functional as F
+
+from mltta.metrics import mean_average_precision
+from training import model as clip
+from training import pack
+from training.compose import mosaic
+from training.imagenet_words import PARTIAL, WITHOUT_PEOPLE
+from training.images import squashed
+from training.lists import Lists
+from training.material import Material, Rows
+from training.rule import AUTO, Scale, answers, views
+from training.supervision import class_labels, group
+
+FEWEST = 5  # positives that a noun needs to be measured
+Labels = NDArray[np.int8]
 
 
 @torch.inference_mode()
-def measure(
-    model: CLIP, images: torch.Tensor, captions: Texts, rows: np.ndarray, labels: np.ndarray, prompts: Texts
-) -> dict[str, float]:
-    """Caption retrieval and noun mAP.
+def measure(model: CLIP, material: Material, scales: Sequence[Scale] = AUTO) -> dict[str, float]:
+    """Retrieval of captions, and mAP in percent of nouns with one vector and with local views.
 
     Args:
-        images: (n, 3, s, s) bytes.
-        captions: the texts that `rows` (n, 5) points to, five captions of each image.
-        labels: (n, nouns) 1, 0, -1.
-        prompts: one prompt per noun.
+        scales: the first is one vector, the second the fast way; all of them are "auto".
     """
-    pixels = F.interpolate(images.float(), (224, 224), mode="bilinear", antialias=True, align_corners=False)
-    z = torch.cat([encode_image(model, part / 127.5 - 1) for part in pixels.split(64)])
-    flat = rows.reshape(-1)
-    t = torch.cat(
-        [encode_text(model, *captions.batch(part)) for part in np.array_split(flat, len(flat) // 512 + 1)]
+    split, nouns = material.split, material.nouns
+    flickr, samples = material.pool(split.kept_flickr), material.pool(split.kept_samples)
+    named = material.labels[split.kept_flickr]
+    classes = np.array([material.classes[i] for i in split.kept_samples - len(material.labels)], int)
+    shown = sample_labels(nouns, classes)
+    figures: dict[str, float] = {}
+    if len(flickr):
+        figures |= _by_one_vector(model, material, flickr, named)
+        # people and dogs also among photographs that show none
+        few = np.isin(classes, list(WITHOUT_PEOPLE))
+        everything = torch.cat([flickr, samples[torch.from_numpy(few).to(samples.device)]])
+        labels, used = np.concatenate([named, shown[few]]), chosen(material, named)
+        scores = ask(model, material, everything, used, scales)
+        for way, found in scores.items():
+            figures[f"nouns mAP {way}"] = _percent(found[: len(named)], named[:, used])
+        for noun in ("person", "dog"):
+            if noun in nouns and nouns.index(noun) in used:
+                column = list(used).index(nouns.index(noun))
+                truth = labels[:, used[[column]]].copy()
+                truth[len(named) :] = np.maximum(truth[len(named) :], 0)
+                figures[f"{noun} AP auto"] = _percent(scores["auto"][:, [column]], truth)
+    if len(samples):
+        groups = np.random.default_rng(0).integers(len(samples), size=(len(samples), 4))
+        mixed = np.where((shown[groups] == 1).any(1), 1, shown[groups].min(1)).astype(np.int8)
+        for name, images, labels in (("samples", samples, shown), ("mosaics", _four(samples, groups), mixed)):
+            used = chosen(material, labels)
+            for way, found in ask(model, material, images, used, scales).items():
+                figures[f"{name} mAP {way}"] = _percent(found, labels[:, used])
+    return figures
+
+
+def sample_labels(nouns: Sequence[str], classes: NDArray[np.int64]) -> Labels:
+    """Labels of ImageNet photographs; of words that classes cover only in part, absence is unknown."""
+    labels, partial = class_labels(nouns, classes.tolist()), group(nouns, PARTIAL)
+    labels[:, partial] = np.where(labels[:, partial] == 1, 1, -1)
+    return labels
+
+
+def chosen(material: Material, labels: Labels) -> Rows:
+    """The nouns to ask for: those often enough there, the most frequent first, none that implies another."""
+    count = (labels == 1).sum(0)
+    order = np.argsort(-count, kind="stable")[: int((count >= FEWEST).sum())]
+    return Lists(material.nouns, count.astype(float), material.sentences.similarity).first(order, len(order))
+
+
+def ask(
+    model: CLIP, material: Material, images: Tensor, nouns: Rows, scales: Sequence[Scale]
+) -> dict[str, Tensor]:
+    """Scores (n, nouns) of whole images, given as bytes, in each way; texts are means of the simple templates."""
+    if not len(nouns):
+        return {"auto": torch.zeros(len(images), 0)}
+    rows = material.sentences.simple[nouns]
+    text = F.normalize(_encoded(model, material, rows.ravel()).reshape(*rows.shape, -1).mean(1), dim=-1)
+    found = []
+    for start in range(0, len(images), 32):
+        pictures = {s.size: squashed(images[start : start + 32], s.size) for s in scales}
+        found.append(answers(views(model, pictures, scales), text, model.logit_scale.exp()))
+    one, fast, *_ = every = torch.cat(found, 1)
+    return {"one": one, "fast": fast, "auto": every.mean(0)}
+
+
+def _by_one_vector(model: CLIP, material: Material, images: Tensor, labels: Labels) -> dict[str, float]:
+    """Recall of an image's captions, and all nouns that occur, as runs before local views were measured."""
+    starts = range(0, len(images), 64)
+    z = torch.cat([clip.encode_image(model, squashed(images[i : i + 64], 224)) for i in starts])
+    rows = material.sentences.captions[material.split.kept_flickr]
+    order = (z @ _encoded(model, material, rows.ravel()).T).argsort(1, descending=True).cpu().numpy()
+    own = order // rows.shape[1] == np.arange(len(rows))[:, None]
+    figures = {f"recall@{k}": 100 * float(own[:, :k].any(1).mean()) for k in (1, 5)}
+    used = np.flatnonzero((labels == 1).sum(0) >= FEWEST)
+    cosine = z @ _encoded(model, material, material.sentences.plain[used]).T if len(used) else z[:, :0]
+    figures["noun mAP raw"] = _percent(cosine, labels[:, used])
+    figures["noun mAP softmax"] = _percent((cosine * model.logit_scale.exp()).softmax(1), labels[:, used])
+    return figures
+
+
+def _encoded(model: CLIP, material: Material, rows: Rows) -> Tensor:
+    """Unit features of some sentences."""
+    texts = material.sentences.texts
+    parts = np.array_split(rows, len(rows) // 512 + 1)
+    return torch.cat([clip.encode_text(model, *texts.batch(part)) for part in parts])
+
+
+def _four(samples: Tensor, groups: Rows) -> Tensor:
+    """Mosaics of four images each, as bytes."""
+    parts = samples[torch.from_numpy(groups.ravel()).to(samples.device)].float()
+    return mosaic(parts, 2, 2, 2 * samples.shape[-1]).round().to(torch.uint8)
+
+
+def _percent(scores: Tensor, labels: Labels) -> float:
+    """mAP in percent over the labels that there are; 0 without any."""
+    if not labels.size:
+        return 0.0
+    return mean_average_precision(scores.float().cpu().numpy(), labels, absent="skip")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure a model that is there."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--model", type=Path, required=True, help="folder with open_clip_config.json and weights"
     )
-    order = (z @ t.T).argsort(1, descending=True).cpu().numpy() // rows.shape[1]
-    truth = np.arange(len(rows))[:, None]
-    result = {f"recall@{k}": 100 * float((order[:, :k] == truth).any(1).mean()) for k in (1, 5)}
-    nouns = encode_text(model, *prompts.batch(np.arange(len(prompts))))
-    cosine = z @ nouns.T
-    used = np.flatnonzero((labels == 1).sum(0) >= 5)
-    softmax = (cosine[:, used] * model.logit_scale.exp()).softmax(1).cpu().numpy()
-    raw = cosine[:, used].cpu().numpy()
-    for name, scores in (("raw", raw), ("softmax", softmax)):
-        aps = []
-        for i, c in enumerate(used):
-            known = labels[:, c] != -1
-            aps.append(average_precision(scores[known, i], labels[known, c] == 1))
-        result[f"noun mAP {name}"] = 100 * float(np.mean(aps)) if aps else 0.0
-    return result
+    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or the unpacked pack) of prepare")
+    parser.add_argument(
+        "--keep", type=int, nargs=2, default=(400, 100), help="Flickr8k and ImageNet images kept out"
+    )
+    parser.add_argument("--trial", type=int, help="use only so many images of each set, to try things out")
+    parser.add_argument("--store", type=int, default=288, help="side of the images in memory")
+    parser.add_argument(
+        "--views", type=Scale.parse, nargs="+", default=AUTO, help="such as 224 320x3x1 512x4x2"
+    )
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    args = parser.parse_args(argv)
+    device = torch.device(args.device)
+    material = Material(pack.unpacked(args.pieces), device, args.store, tuple(args.keep), args.trial)
+    figures = measure(clip.read(args.model)[0].to(device), material, args.views)
+    for name, value in figures.items():
+        print(f"{name:20} {value:6.2f}")
+    if args.out:
+        args.out.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -173,3 +173,14 @@ skirt flower flowers food toy bag box fence house wheel glass tool store flag mo
 glove tie uniform suit jeans necklace tower statue stage curtain carpet furniture
 """
 PARTIAL = frozenset(_PARTIAL.split()) | {"traffic sign"}
+
+# Photographs of these classes seldom show a person: animals, dishes, plants, landscapes, furniture and things of
+# the house (empty rooms), buildings.
+_WITHOUT_PEOPLE = (
+    "1-388,924-970,972,974-975,979-980,984-999",
+    "409,412,435,440-441,453,463,470,493,495,504-505,508,526-527,532,534,548,550,553,559,564,598,619,648,651,659",
+    "664,673,681,720-721,737-738,742,760-761,782,799,804,809,827,831,846,849,851,857,859,861,876,883,886,892,894",
+    "896-899,904-905,907,909,919-920,923",
+    "425,437,442,449,483,497,663,668,698,821,832,839,888",
+)
+WITHOUT_PEOPLE = frozenset(indices(",".join(_WITHOUT_PEOPLE)))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch.nn import functional as F
+
+from training.rule import confident_mean
 
 
 def soft_cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -63,3 +67,47 @@ def sentences(logits: torch.Tensor, fits: torch.Tensor) -> torch.Tensor:
     to_text = fits / fits.sum(1, keepdim=True).clamp(min=1)
     to_image = fits.T / fits.T.sum(1, keepdim=True).clamp(min=1)
     return (soft_cross_entropy(logits, to_text) + soft_cross_entropy(logits.T, to_image)) / 2
+
+
+def followed(logits: torch.Tensor, probability: torch.Tensor) -> torch.Tensor:
+    """Windows follow the classifier: cross-entropy with its softmax, weighted by the square of its confidence.
+
+    Args:
+        logits: (n, V, classes).
+        probability: the classifier's in the same windows (n, V, classes).
+    """
+    weight = probability.amax(-1).square()
+    loss = -(probability * F.log_softmax(logits, -1)).sum(-1)
+    return (loss * weight).sum() / weight.sum().clamp(min=1e-6)
+
+
+def somewhere(logits: torch.Tensor) -> torch.Tensor:
+    """Evidence (n, C) that a noun is in one of the windows (n, V, C): log-sum-exp less half the log of their number.
+
+    All windows agreeing on l give l + log(V) / 2, one window alone l - log(V) / 2.
+    """
+    return logits.logsumexp(1) - 0.5 * math.log(logits.shape[1])
+
+
+def answered(logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, even: float) -> torch.Tensor:
+    """The answer to a list of labels out of windows: present labels share it, and without one it is even.
+
+    A window's softmax counts by its confidence, as where local views are read. An absent label competes as far as its
+    absence is known; an unknown one stands aside.
+
+    Args:
+        logits: (n, V, C) of the labels on the list, at the scale of the reading.
+        target: (n, C) probability that the label applies.
+        weight: (n, C) from 0, unknown, to 1.
+        even: weight of a picture that shows nothing on the list.
+    """
+    present = (target > 0.5) & (weight > 0)
+    part = torch.where(present, 1.0, weight.clamp(0, 1))
+    p = (logits + part.clamp(min=1e-4).log()[:, None]).softmax(-1)
+    share = confident_mean(p)  # (n, C), sums to 1
+    some = present.any(1)
+    wanted = torch.where(some[:, None], present.float(), part)
+    wanted = wanted / wanted.sum(1, keepdim=True).clamp(min=1e-6)
+    loss = -(wanted * share.clamp(min=1e-6).log()).sum(1)
+    each = torch.where(some, 1.0, even)
+    return (loss * each).sum() / each.sum().clamp(min=1e-6)

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 @torch.inference_mode()
 def embed(folder: Path, texts: list[str], device: torch.device, batch: int = 2048) -> torch.Tensor:
     """Unit embeddings (n, 384) in half precision: mean of the last layer over the tokens of each text."""
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoModel, AutoTokenizer  # takes seconds, and a pack is embedded only once
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     dtype = torch.float16 if device.type == "cuda" else torch.float32

@@ -20,13 +20,18 @@ PREPROCESS = {
 }  # fmt: skip
 
 
-def config(vocab_size: int, context_length: int = 40, embed_dim: int = 384) -> dict[str, Any]:
-    """open_clip's description of the model."""
+def config(
+    vocab_size: int, context_length: int = 40, embed_dim: int = 384, width: int = 256, layers: int = 6
+) -> dict[str, Any]:
+    """open_clip's description of the model; width and layers are the text tower's."""
     vision = {
         "timm_model_name": "tf_efficientnet_lite2", "timm_model_pretrained": False, "timm_pool": "avg",
         "timm_proj": "linear", "timm_proj_bias": True, "image_size": 224,
     }  # fmt: skip
-    text = {"context_length": context_length, "vocab_size": vocab_size, "width": 256, "heads": 4, "layers": 6}
+    text = {
+        "context_length": context_length, "vocab_size": vocab_size,
+        "width": width, "heads": max(1, width // 64), "layers": layers,
+    }  # fmt: skip
     return {"embed_dim": embed_dim, "vision_cfg": vision, "text_cfg": text}
 
 

@@ -409,3 +409,20 @@ _EATING = """
 eat eating eats dinner lunch breakfast meal food restaurant plate dish dining cake pizza drink drinking wine
 """
 EATING = frozenset(_EATING.split())
+
+# The words for people and for dogs: an image of which no caption has any of them shows none.
+PEOPLE = frozenset({"people", "person", *(w for w, implied in IMPLIES.items() if "person" in implied)})
+DOGS = frozenset({"dog", *(w for w, implied in IMPLIES.items() if "dog" in implied)})
+
+# Things that are in many photographs and in few captions: that nobody names one says little.
+_PASSED_OVER = """
+chair|cup|mug|bottle|glass|wine glass|plate|bowl|fork|knife|spoon|napkin|book|tie|bow tie|table|dining table
+coffee table|desk|lamp|clock|watch|potted plant|plants pot|vase|pot|pillow|curtain|window|door|wall|cabinet|shelf
+mirror|picture|painting|poster|sign|street sign|traffic sign|street light|traffic light|car|cars|vehicle|truck|bag
+handbag|purse|backpack|phone|telephone|cell phone|cellphone|remote|mouse|keyboard|monitor|screen|tv|television
+tv monitor|box|basket|bucket|hat|cap|glasses|sunglasses|necklace|belt|shoe|shoes|sneakers|boots|sandals|sock|jeans
+pants|shorts|shirt|t-shirt|jacket|hair|face|hand|fence|pole|railing|tree|bush|leaf|plant|plants|flower|flowers
+grass|sky|cloud|clouds|rock|rocks|stone|building|buildings|house|road|street|sidewalk|bench|couch|sofa|towel
+blanket|rug|carpet|sink|trash bin|candle|furniture|clothing|ring|umbrella|flag|flags|microphone|speaker|stairs
+"""
+PASSED_OVER = frozenset(w.strip() for line in _PASSED_OVER.split("\n") for w in line.split("|") if w.strip())

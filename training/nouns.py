@@ -12,8 +12,9 @@ import re
 from collections.abc import Iterable
 
 import numpy as np
-from imagenet_words import COARSE
-from noun_words import AMBIGUOUS, CAPTION_NOUNS, EATING, IMPLIES, KEPT, MAYBE, PHRASES
+
+from training.imagenet_words import COARSE
+from training.noun_words import AMBIGUOUS, CAPTION_NOUNS, EATING, IMPLIES, KEPT, MAYBE, PHRASES
 
 _IRREGULAR = {
     "men": "man",

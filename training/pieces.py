@@ -8,7 +8,7 @@ import json
 import tarfile
 from pathlib import Path
 
-PIECE = 44 * 2**20
+PIECE = 20 * 2**20
 
 
 def split(folder: Path, out: Path, size: int = PIECE) -> list[Path]:

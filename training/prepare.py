@@ -1,5 +1,7 @@
 """Gather everything the training reads into one folder, and cut that into pieces that can be sent.
 
+    python -m training.prepare --data DATA --out WORK --classifier LITE2.pth [LITE1.pth ...] --minilm FOLDER
+
 Image bytes stay as they are (WebP, short side at most 256): one file per set, and an index.
 """
 
@@ -9,21 +11,24 @@ import argparse
 import gzip
 import io
 import json
+import re
 import shutil
 import tarfile
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
-import corpus
 import numpy as np
-import pieces
 import timm
 import torch
-import vocab
-from nouns import label_matrix, vocabulary
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
+from training import corpus, pack, pieces, vocab
+from training.judge import classifier
+from training.nouns import label_matrix, vocabulary
+
+SHORT = 256  # side from which on images are made smaller
 MINILM_FILES = (
     "config.json",
     "tokenizer.json",
@@ -31,6 +36,18 @@ MINILM_FILES = (
     "special_tokens_map.json",
     "vocab.txt",
 )
+
+
+def smaller(data: bytes) -> bytes:
+    """The bytes of an image, written anew only if it is larger than needed."""
+    image = Image.open(io.BytesIO(data))
+    short = min(image.size)
+    if short <= SHORT:
+        return data
+    width, height = (round(s * SHORT / short) for s in image.size)
+    buffer = io.BytesIO()
+    image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC).save(buffer, "WEBP", quality=90)
+    return buffer.getvalue()
 
 
 def pack_images(tars: list[Path], out: Path, limit: int | None) -> list[tuple[str, int, int]]:
@@ -42,47 +59,54 @@ def pack_images(tars: list[Path], out: Path, limit: int | None) -> list[tuple[st
                 for member in tar:
                     if not member.isfile() or (limit and len(index) >= limit):
                         continue
-                    data = tar.extractfile(member).read()  # type: ignore[union-attr]
-                    image = Image.open(io.BytesIO(data))
-                    if min(image.size) > 256:
-                        short = 256 / min(image.size)
-                        image = image.convert("RGB").resize([round(s * short) for s in image.size], 3)
-                        buffer = io.BytesIO()
-                        image.save(buffer, "WEBP", quality=90)
-                        data = buffer.getvalue()
+                    source = tar.extractfile(member)
+                    assert source is not None  # it is a file
+                    data = smaller(source.read())
                     index.append((Path(member.name).stem, target.tell(), len(data)))
                     target.write(data)
     return index
 
 
-def classifier_weights(checkpoint: Path) -> dict[str, torch.Tensor]:
-    """The EfficientNet-Lite2 classifier under timm's names: the tensors stand in the same order."""
+def classifier_weights(checkpoint: Path) -> tuple[str, dict[str, torch.Tensor]]:
+    """The timm name of an EfficientNet-Lite classifier, and its weights: the tensors stand in the same order."""
+    found = re.search(r"lite(\d)", checkpoint.name)
+    if not found:
+        raise ValueError(
+            f"{checkpoint.name} should say which EfficientNet-Lite it is, as efficientnet-lite2 does"
+        )
     source = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    model = timm.create_model("tf_efficientnet_lite2", pretrained=False)
-    names = list(model.state_dict())
-    if len(names) != len(source):
-        raise ValueError(f"{checkpoint}: {len(source)} tensors, expected {len(names)}")
-    renamed = dict(zip(names, source.values(), strict=True))
-    model.load_state_dict(renamed, strict=True)
-    return {k: v.half().contiguous() if v.is_floating_point() else v for k, v in renamed.items()}
+    name = f"tf_efficientnet_lite{found[1]}"
+    own = timm.create_model(name, pretrained=False).state_dict()
+    if [v.shape for v in own.values()] != [v.shape for v in source.values()]:
+        raise ValueError(f"{checkpoint}: its {len(source)} tensors are not those of {name}")
+    renamed = zip(own, source.values(), strict=True)
+    return name, {k: v.half().contiguous() if v.is_floating_point() else v for k, v in renamed}
 
 
-def accuracy(
-    weights: dict[str, torch.Tensor], images: Path, index: list[tuple[str, int, int]], every: int
-) -> float:
-    """Share of the ImageNet samples (every n-th) that the classifier names right; a check of the weights."""
-    model = timm.create_model("tf_efficientnet_lite2", pretrained=False).eval()
-    model.load_state_dict({k: v.float() if v.is_floating_point() else v for k, v in weights.items()})
+def accuracy(weights: Path, images: Path, index: list[tuple[str, int, int]], every: int) -> float:
+    """Share of the ImageNet samples (every n-th) that a classifier names right; a check of the weights."""
+    model = classifier(weights, torch.device("cpu"))
     synsets = {s: i for i, s in enumerate(corpus.imagenet_info("imagenet_synsets.txt"))}
     data = images.read_bytes()
-    right = 0
-    chosen = index[::every]
+    right, chosen = 0, index[::every]
     for name, start, size in chosen:
-        image = Image.open(io.BytesIO(data[start : start + size])).convert("RGB").resize((224, 224), 3)
-        pixels = torch.from_numpy(np.asarray(image).copy()).permute(2, 0, 1)[None].float() / 127.5 - 1
+        image = Image.open(io.BytesIO(data[start : start + size])).convert("RGB")
+        small = np.asarray(image.resize((224, 224), Image.Resampling.BICUBIC)).copy()
+        pixels = torch.from_numpy(small).permute(2, 0, 1)[None].float() / 127.5 - 1
         with torch.inference_mode():
             right += int(model(pixels).argmax()) == synsets[name.split("_")[0]]
     return right / len(chosen)
+
+
+def write_minilm(source: Path, target: Path) -> None:
+    """Copy the sentence encoder, its weights in half precision."""
+    target.mkdir()
+    for name in MINILM_FILES:
+        if (source / name).exists():
+            shutil.copy(source / name, target / name)
+    weights = load_file(source / "model.safetensors")
+    half = {k: v.half() for k, v in weights.items() if v.is_floating_point()}
+    save_file(half, target / "model.safetensors", metadata={"format": "pt"})
 
 
 def read_flickr(path: Path) -> dict[str, list[str]]:
@@ -95,26 +119,35 @@ def read_flickr(path: Path) -> dict[str, list[str]]:
     return captions
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write the pack and its pieces."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--data", type=Path, required=True, help="folder with flickr8k, imagenet_samples, captions"
     )
     parser.add_argument("--out", type=Path, required=True, help="where `pack` and `pieces` are written")
-    parser.add_argument("--classifier", type=Path, required=True, help="efficientnet-lite2-9656183e.pth")
+    parser.add_argument(
+        "--classifier", type=Path, nargs="+", required=True,
+        help="efficientnet-lite2-….pth, where the image tower starts, and others that judge too",
+    )  # fmt: skip
     parser.add_argument("--minilm", type=Path, required=True, help="folder of all-MiniLM-L6-v2")
     parser.add_argument("--merges", type=int, default=vocab.MERGES)
     parser.add_argument("--lists", type=int, default=40_000, help="composed label sentences in the corpus")
     parser.add_argument("--limit", type=int, help="keep only so many images of each set (for a trial)")
+    parser.add_argument(
+        "--limit-texts", type=int, help="keep only so many sentences of the corpus (for a trial)"
+    )
+    parser.add_argument("--least", type=float, default=0.6, help="accuracy that shows the classifiers work")
+    parser.add_argument("--piece", type=float, default=pieces.PIECE / 2**20, help="MiB of the largest piece")
     parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
-    pack: Path = args.out / "pack"
-    shutil.rmtree(pack, ignore_errors=True)
-    pack.mkdir(parents=True)
+    args = parser.parse_args(argv)
+    folder: Path = args.out / "pack"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
 
     flickr_tars = [args.data / "flickr8k" / f"images-{half}.tar" for half in "ab"]
-    flickr = pack_images(flickr_tars, pack / "flickr.bin", args.limit)
-    samples = pack_images([args.data / "imagenet_samples/images.tar"], pack / "imagenet.bin", args.limit)
+    flickr = pack_images(flickr_tars, folder / pack.FLICKR, args.limit)
+    samples = pack_images([args.data / "imagenet_samples/images.tar"], folder / pack.IMAGENET, args.limit)
 
     captions = read_flickr(args.data / "flickr8k/captions.tsv.gz")
     flickr = [row for row in flickr if captions.get(row[0])]
@@ -125,36 +158,38 @@ def main() -> None:
     human = [text for row in captions.values() for text in row]
     nouns = vocabulary(keywords, [n for own in classes for n in own], human)
     labels = label_matrix(nouns, [captions[name] for name, _, _ in flickr])
-    np.savez_compressed(pack / "labels.npz", labels=labels)
+    np.savez_compressed(folder / pack.LABELS, labels=labels)
     texts = corpus.sentences(
         nouns, [*human, *(row["caption"].strip() for row in generated)], args.lists, args.seed
     )
+    leaning = [(w.text, w.plain, w.share) for w in corpus.leaning(nouns, args.seed)]
+    if args.limit_texts:
+        texts = texts[:: max(1, len(texts) // args.limit_texts)]
+        leaning = leaning[:: max(1, len(leaning) // args.limit_texts)]
 
-    weights = classifier_weights(args.classifier)
-    share = accuracy(weights, pack / "imagenet.bin", samples, 10)
-    print(f"classifier: {share:.0%} of every tenth ImageNet sample right")
-    if share < 0.6:
-        raise ValueError("the classifier's weights do not work under timm's names")
-    save_file(weights, pack / "lite2.safetensors")
-    (pack / "minilm").mkdir()
-    for name in MINILM_FILES:
-        shutil.copy(args.minilm / name, pack / "minilm" / name)
-    minilm = load_file(args.minilm / "model.safetensors")
-    half = {k: v.half() for k, v in minilm.items() if v.is_floating_point()}
-    save_file(half, pack / "minilm/model.safetensors", metadata={"format": "pt"})
+    for checkpoint in args.classifier:
+        name, weights = classifier_weights(checkpoint)
+        path = folder / f"{name}.safetensors"
+        save_file(weights, path)
+        share = accuracy(path, folder / pack.IMAGENET, samples, 10)
+        print(f"{name}: {share:.0%} of every tenth ImageNet sample right")
+        if share < args.least:
+            raise ValueError("the classifier's weights do not work under timm's names")
+    write_minilm(args.minilm, folder / pack.MINILM)
 
-    size = vocab.write_bpe(pack / "bpe.txt.gz", args.merges)
+    size = vocab.write_bpe(folder / pack.BPE, args.merges)
     synsets = {s: i for i, s in enumerate(corpus.imagenet_info("imagenet_synsets.txt"))}
-    index = {
+    index: pack.Index = {
         "flickr": flickr, "captions": [captions[name] for name, _, _ in flickr],
         "imagenet": samples, "classes": [synsets[name.split("_")[0]] for name, _, _ in samples],
-        "class_names": classes, "nouns": nouns, "corpus": texts,
+        "class_names": classes, "nouns": nouns, "corpus": texts, "leaning": leaning,
     }  # fmt: skip
-    with gzip.open(pack / "index.json.gz", "wt", encoding="utf-8") as file:
-        json.dump(index, file)
-    print(f"{len(flickr)} Flickr8k and {len(samples)} ImageNet images, {len(nouns)} nouns, "
-          f"{len(texts)} sentences, vocabulary of {size}")  # fmt: skip
-    for part in pieces.split(pack, args.out / "pieces"):
+    pack.write_index(folder, index)
+    print(
+        f"{len(flickr)} Flickr8k and {len(samples)} ImageNet images, {len(nouns)} nouns, "
+        f"{len(texts)} sentences, {len(leaning)} other wordings, vocabulary of {size}"
+    )
+    for part in pieces.split(folder, args.out / "pieces", int(args.piece * 2**20)):
         print(part.name, f"{part.stat().st_size / 2**20:.1f} MiB")
 
 

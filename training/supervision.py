@@ -1,102 +1,198 @@
-"""Which nouns an image shows: from its captions, and from the frozen ImageNet classifier on the same crop."""
+"""Which nouns a picture shows: from its captions or its class, and from the frozen ImageNet classifier."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from imagenet_words import PARTIAL, coarse_indices
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.imagenet_words import PARTIAL, WITHOUT_PEOPLE, coarse_indices
+from training.noun_words import DOGS, IMPLIES, PASSED_OVER, PEOPLE
+from training.nouns import key_of
 
 
 @dataclass
 class Targets:
-    """Per image and noun: probability that it applies, and weight of that statement (0: unknown)."""
+    """Per picture and noun: probability that it applies, and how far that is known (0: not at all, 1: surely)."""
 
-    value: torch.Tensor
-    weight: torch.Tensor
+    value: Tensor
+    known: Tensor
 
-    def pairs(self, first: torch.Tensor, second: torch.Tensor) -> Targets:
-        """Targets of pictures made of two images: what either shows is there."""
-        value = torch.maximum(self.value[first], self.value[second])
-        a, b = self.weight[first], self.weight[second]
-        present = torch.maximum(a * (self.value[first] > 0.5), b * (self.value[second] > 0.5))
-        return Targets(value, torch.where(value > 0.5, present, torch.minimum(a, b)))
+    def composed(self, members: Tensor) -> Targets:
+        """Targets of pictures made of several: what any part shows is there, what all lack is not.
+
+        Args:
+            members: (pictures, parts) rows of the parts.
+        """
+        value, known = self.value[members], self.known[members]  # (pictures, parts, nouns)
+        there = (known * (value > 0.5)).amax(1)
+        return Targets(value.amax(1), torch.where(value.amax(1) > 0.5, there, known.amin(1)))
+
+    def apart(self, members: Tensor) -> Targets:
+        """Targets of the parts of such pictures: what only another part shows is surely not in this one.
+
+        Unless nothing is known of it here; a part must be told from what stands beside it.
+        """
+        there = self.value[members] > 0.5  # (pictures, parts, nouns)
+        elsewhere = (there.any(1, keepdim=True) & ~there).flatten(0, 1)
+        rows = members.flatten()
+        known = self.known[rows]
+        return Targets(self.value[rows], known.masked_fill(elsewhere & (known > 0), 1.0))
 
     def joined(self, other: Targets) -> Targets:
-        return Targets(torch.cat([self.value, other.value]), torch.cat([self.weight, other.weight]))
+        """These pictures' targets, then the others'."""
+        return Targets(torch.cat([self.value, other.value]), torch.cat([self.known, other.known]))
+
+
+def group(nouns: Sequence[str], words: frozenset[str]) -> NDArray[np.bool_]:
+    """Which nouns are among some words, in whatever number they are written."""
+    keys = {key_of(w) for w in words} | words
+    return np.array([n in keys or key_of(n) in keys for n in nouns])
+
+
+def class_labels(nouns: Sequence[str], classes: Sequence[int]) -> NDArray[np.int8]:
+    """Labels of ImageNet photographs by their class: 1 for its everyday words and what they imply, else 0."""
+    position = {noun: i for i, noun in enumerate(nouns)}
+    table = np.zeros((1000, len(nouns)), np.int8)
+    for word, members in coarse_indices().items():
+        for name in (word, *IMPLIES.get(word, ())):
+            if name in position:
+                table[members, position[name]] = 1
+    labels: NDArray[np.int8] = table[np.asarray(classes, dtype=int)]
+    return labels
 
 
 class NounSupervision:
-    """Turns caption labels and the classifier's probabilities into targets.
+    """Turns labels of the images and the classifier's probabilities into targets.
 
     Args:
         nouns: the label set.
-        labels: captions' verdict per Flickr8k image and noun: 1, 0 or -1 (unknown).
-        weak: weight of "no caption mentions it".
-        high, low: probabilities from which and up to which the classifier is believed.
+        captions: the captions' verdict on each Flickr8k image and noun: 1, 0 or -1 (unknown).
+        classes: the class of each ImageNet photograph; in all tables they follow the Flickr8k images.
+        weak: weight of "no caption names it".
+        passed_over: share of that weight left to things that captions pass over.
+        high, low: probabilities of the whole picture from which and up to which the classifier is believed; words of
+            many classes are denied up to a higher one.
+        high_window, low_window: the same for its highest probability among the windows.
         balance: exponent with which frequent nouns are weighted down.
+        least: captions and classes from which on a noun's absence says something.
     """
 
     def __init__(
-        self, nouns: list[str], labels: np.ndarray, device: torch.device, weak: float = 0.5,
-        high: float = 0.5, low: float = 0.02, balance: float = 0.5, least: int = 8,
+        self, nouns: Sequence[str], captions: NDArray[np.int8], classes: Sequence[int], device: torch.device, *,
+        weak: float = 0.5, passed_over: float = 0.5, high: float = 0.5, low: float = 0.02,
+        high_window: float = 0.7, low_window: float = 0.05, balance: float = 0.5, least: int = 8,
     ) -> None:  # fmt: skip
-        self.weak, self.high, self.low = weak, high, low
-        self.labels = torch.from_numpy(labels).to(device)
-        table = {w: c for w, c in coarse_indices().items() if w in set(nouns)}
+        self.high, self.high_window = high, high_window
         position = {noun: i for i, noun in enumerate(nouns)}
-        self.columns = torch.tensor([position[w] for w in table], device=device)
-        self.members = torch.zeros(1000, len(table), device=device)  # classes of each coarse word
-        for column, classes in enumerate(table.values()):
-            self.members[classes, column] = 1
-        self.denies = torch.tensor([w not in PARTIAL for w in table], device=device)
-        count = (labels == 1).sum(0)
-        self.mentioned = torch.from_numpy(count >= least).to(
-            device
-        )  # too rare in captions: absence says nothing
-        classes = np.zeros(len(nouns))
-        classes[self.columns.cpu().numpy()] = self.members.sum(0).cpu().numpy()
-        self.active = (count >= least) | (classes > 0)
-        frequency = np.maximum(count, 5 * classes) + 20.0
-        weight = frequency**-balance * self.active
-        self.noun_weight = torch.from_numpy(weight / weight[self.active].mean()).float().to(device)
+        table = {w: c for w, c in coarse_indices().items() if w in position}
+        columns = np.array([position[w] for w in table])
+        members = np.zeros((1000, len(table)), np.float32)  # classes of each coarse word
+        for column, own in enumerate(table.values()):
+            members[own, column] = 1
+        overlooked = group(nouns, PASSED_OVER)
 
-    def __call__(self, flickr: torch.Tensor, teacher: torch.Tensor) -> Targets:
-        """Targets of a batch: first the given Flickr8k images, then ImageNet ones.
+        count = (captions == 1).sum(0)
+        per_noun = np.zeros(len(nouns))
+        per_noun[columns] = members.sum(0)
+        self.active = (count >= least) | (per_noun > 0)
+        frequency = np.maximum(count, 5 * per_noun) + 20.0
+        weight = frequency**-balance * self.active
+        self.noun_weight = weight / weight[self.active].mean()  # on the host, for drawing
+
+        labels = np.concatenate([captions, class_labels(nouns, classes)])
+        certain = _certainty(nouns, labels, len(captions), classes, weak, passed_over, count >= least)
+        certain *= self.active
+        self.flickr = len(captions)
+        self.shown = labels == 1  # (images, nouns), for sentences of labels
+        self.labels = torch.from_numpy(labels).to(device)
+        self.certain = torch.from_numpy(certain).to(device)
+        self.columns = torch.from_numpy(columns).to(device)
+        self.members = torch.from_numpy(members).to(device)
+        chance = (
+            self.members.mean(0) / 4
+        )  # a word of many classes, such as dog, gets some probability anywhere
+        self.low, self.low_window = low + chance, low_window + chance
+        self.denies = torch.tensor([w not in PARTIAL for w in table], device=device)
+        # of things that are small in most pictures the classifier's silence on the whole says less
+        self.denial = torch.from_numpy(np.where(overlooked[columns], weak, 1.0)).float().to(device)
+        self.weights = torch.from_numpy(self.noun_weight).float().to(device)
+        share = count / max(
+            len(captions), 1
+        )  # a noun that most images show is denied as much as it is affirmed
+        more = np.clip(share / np.maximum(1 - share, 0.05), 1.0, 10.0)
+        self.denied_more = torch.from_numpy(more).float().to(device)
+
+    def __call__(self, rows: Tensor, picture: Tensor, windows: Tensor | None = None) -> Targets:
+        """Targets of a batch.
 
         Args:
-            flickr: rows of the Flickr8k images in `labels`.
-            teacher: the classifier's probabilities for the whole batch (B, 1000).
+            rows: the images, as rows of the tables.
+            picture: the classifier's probabilities (B, 1000) of each picture as a whole.
+            windows: and of its windows (B, V, 1000).
         """
-        own = self.labels[flickr]
-        value = torch.zeros(len(teacher), self.labels.shape[1], device=teacher.device)
-        weight = torch.zeros_like(value)
-        n = len(own)
-        value[:n] = (own == 1).float()
-        weight[:n] = torch.where(own == 1, 1.0, self.weak) * (own != -1) * (self.mentioned | (own == 1))
-        # Most ImageNet photographs show their class and little else. Without this nothing ever denies a person:
-        # nearly all captions name one, and the classifier does not know the word.
-        weight[n:] = 0.5 * self.weak * self.mentioned
-        coarse = (teacher @ self.members).clamp(max=1.0)
-        sure, absent = coarse > self.high, (coarse < self.low) & self.denies
-        before, strength = value[:, self.columns], weight[:, self.columns]
-        named = before == 1
-        # of words that its classes cover only in part the classifier cannot deny the rest
-        doubtful = ~named & ~sure & ~absent & (self.denies | (coarse >= self.low))
-        doubtful[:n] &= self.denies  # there the captions keep the say
-        strength = torch.where(doubtful, 0.0, strength)
-        hidden = torch.zeros_like(named)
-        hidden[:n] = own[:, self.columns] == -1
-        strength = torch.where(absent & ~named & ~hidden, 1.0, strength)
-        strength = torch.where(sure & ~named, 1.0, strength)
-        value[:, self.columns] = torch.where(sure & ~named, coarse, before)
-        weight[:, self.columns] = strength
-        return Targets(value, weight * self.noun_weight)
+        own, known = self.labels[rows], self.certain[rows].clone()
+        value = (own == 1).float()
+        seen = (picture @ self.members).clamp(max=1.0)  # (B, coarse)
+        sure, absent = seen > self.high, seen < self.low
+        if windows is not None:
+            best = (windows @ self.members).clamp(max=1.0).amax(1)
+            sure, absent = sure | (best > self.high_window), absent & (best < self.low_window)
+            seen = torch.maximum(seen, best * (best > self.high_window))
+        absent = absent & self.denies
+        named, hidden = own[:, self.columns] == 1, own[:, self.columns] == -1
+        # of words that its classes cover only in part the classifier cannot deny the rest; captions have the say there
+        doubtful = ~named & ~sure & ~absent & (self.denies | (seen >= self.low))
+        doubtful &= self.denies | (rows >= self.flickr)[:, None]
+        strength = known[:, self.columns].masked_fill(doubtful, 0.0)
+        strength = torch.where(absent & ~named & ~hidden, torch.maximum(strength, self.denial), strength)
+        known[:, self.columns] = strength.masked_fill(sure & ~named, 1.0)
+        value[:, self.columns] = torch.where(sure & ~named, seen, value[:, self.columns])
+        return Targets(value, known)
 
-    def shown(self, classes: list[int]) -> np.ndarray:
-        """Nouns per training image as booleans: Flickr8k, then ImageNet samples of the given classes."""
-        captions = (self.labels == 1).cpu().numpy()
-        samples = np.zeros((len(classes), captions.shape[1]), bool)
-        samples[:, self.columns.cpu().numpy()] = self.members[classes].cpu().numpy() > 0
-        return np.concatenate([captions, samples])
+    def placed(self, rows: Tensor, windows: Tensor) -> Targets:
+        """What single windows show, (B, V, coarse words): affirmed where the classifier is sure of the word.
+
+        Denied where it is sure of something else, by the square of its confidence, unless the image's captions
+        name the word or leave it open.
+        """
+        seen = (windows @ self.members).clamp(max=1.0)
+        sure, confidence = seen > self.high, windows.amax(-1, keepdim=True)
+        left_open = (self.labels[rows] != 0)[:, None, self.columns]
+        denied = (seen < self.low) & self.denies & ~left_open
+        return Targets(seen * sure, torch.where(sure, 1.0, confidence.square() * denied))
+
+    def importance(self, targets: Targets) -> Tensor:
+        """What each statement weighs in a loss: how far it is known, and how rare its noun is."""
+        factor = torch.where(targets.value > 0.5, self.weights, self.weights * self.denied_more)
+        return targets.known * factor
+
+
+def _certainty(
+    nouns: Sequence[str],
+    labels: NDArray[np.int8],
+    flickr: int,
+    classes: Sequence[int],
+    weak: float,
+    passed_over: float,
+    mentioned: NDArray[np.bool_],
+) -> NDArray[np.float32]:
+    """How far each label (images, nouns) is to be believed: 1 present and sure absences, 0 unknown."""
+    absent = np.full(len(nouns), weak) * mentioned * np.where(group(nouns, PASSED_OVER), passed_over, 1.0)
+    certain = np.where(labels == 1, 1.0, np.where(labels == 0, absent, 0.0)).astype(np.float32)
+    # Most ImageNet photographs show their class and little else, but nobody looked for the rest.
+    certain[flickr:] = np.where(labels[flickr:] == 1, 1.0, 0.5 * weak * mentioned)
+    for words, seldom in ((PEOPLE, WITHOUT_PEOPLE), (DOGS, None)):
+        member = group(nouns, words)
+        none = ~(labels[:, member] == 1).any(1)
+        if seldom is not None:
+            none[flickr:] &= np.isin(np.asarray(classes, dtype=int), list(seldom))
+        rows: NDArray[Any] = np.flatnonzero(none)
+        block = np.ix_(rows, np.flatnonzero(member))
+        certain[block] = np.where(labels[block] == 0, 1.0, certain[block])
+    return certain

@@ -66,7 +66,7 @@ def test_what_cannot_be_run_is_told_and_its_cell_stays_empty(place, done):
 def test_learned_prompts_fill_the_cells_of_their_rows_of_table_2(place, done):
     prompted = {"coop": with_prompts(tiny(), coop_of()), "maple": with_prompts(tiny(), maple())}
     there = replace(place, backbone=tiny(), prompted=prompted)
-    for backbone in (tiny(), prompted["maple"]):  # a few captions kept in place of 12,000 embedded anew
+    for backbone in (tiny(), prompted["maple"]):  # a few captions kept in place of 16,000 embedded anew
         few = CaptionBase.build([f"A {label} in the sun." for label in place.dataset.labels], backbone)
         few.save(cache_folder() / "captions" / backbone.text_fingerprint)
     wanted = [Setting.of("", "clip", "", init=init) for init in INITS]

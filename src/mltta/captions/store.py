@@ -224,7 +224,7 @@ def describe(base: CaptionBase) -> str:
 
 
 def default_captions(backbone: Backbone) -> CaptionBase:
-    """The 12,000 sentences that ship with the embedded model, in the given backbone's space.
+    """The 16,000 sentences that ship with the embedded model, in the given backbone's space.
 
     For the embedded model their embeddings ship too. Any other backbone embeds them once, which takes seconds on a
     GPU and minutes on a CPU, and keeps them in the cache folder.

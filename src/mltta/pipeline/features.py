@@ -123,7 +123,9 @@ class Pipeline:
         specs = [spec for spec in photos[0].features if all(spec in item.features for item in photos)]
         device = self.backbone.device
         features = {
-            spec: torch.stack([item.features[spec] for item in photos]).to(device).float() for spec in specs
+            # fresh ones may be there already, kept ones are not
+            spec: torch.stack([item.features[spec].to(device) for item in photos]).float()
+            for spec in specs
         }
 
         def read(photo: Photo) -> Callable[[], Any]:

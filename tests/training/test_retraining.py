@@ -1,0 +1,154 @@
+"""The whole way once, tiny: prepare, train two runs, measure what was kept out, evaluate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from mltta.labels import LabelSet
+from tests.training.standins import write_classifier, write_data, write_minilm, write_voc
+from training import evaluate, holdout, model, pack, pieces, prepare, train
+
+VIEWS = ("--views", "64", "96x2x1", "128x2x2")
+TINY = (
+    "text_width=32,text_layers=1,text_steps=3,text_batch=32,steps=2,side=64,batch=8,sizes=96,large=1,composed=1,"
+    "layouts=1x2x128/2x2x128,longest_list=12"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Many small operations: threads would mostly wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
+    work = tmp_path_factory.mktemp("training")
+    write_data(work / "data")
+    write_classifier(work / "efficientnet-lite2-random.pth")
+    write_minilm(work / "minilm")
+    prepare.main(
+        ["--data", str(work / "data"), "--out", str(work), "--classifier", str(work / "efficientnet-lite2-random.pth"),
+         "--minilm", str(work / "minilm"), "--merges", "300", "--lists", "50", "--limit-texts", "300", "--least", "0",
+         "--piece", "5"]
+    )  # fmt: skip
+    train.main(
+        ["--pieces", str(work / "pieces"), "--out", str(work / "runs"), "--set", TINY, "--keep", "6", "4",
+         "--store", "64", "--judge-sizes", "64", "96", *VIEWS, "--device", "cpu", "--minutes", "5",
+         "--run", "a", "--run", "b:seed=1,pull=1,frozen=2", "--soup"]
+    )  # fmt: skip
+    return work
+
+
+def log_of(run: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+def test_pieces_are_small_and_join_to_the_pack(work: Path) -> None:
+    parts = sorted((work / "pieces").glob("pack.*"))
+    assert len(parts) > 1
+    assert max(p.stat().st_size for p in parts) <= 5 * 2**20
+    joined = pieces.join(work / "pieces", work / "joined")
+    assert (joined / pack.FLICKR).read_bytes() == (work / "pack" / pack.FLICKR).read_bytes()
+    assert len(pack.read_index(joined)["flickr"]) == 24
+
+
+def test_every_run_logs_all_losses_and_what_it_measures_on_images_kept_out(work: Path) -> None:
+    for name in ("a", "b"):
+        lines = log_of(work / "runs" / name)
+        steps = [line for line in lines if line.get("phase") == "joint"]
+        losses = {
+            "contrastive",
+            "distil",
+            "text",
+            "noun",
+            "rank",
+            "sentence",
+            "local",
+            "placed",
+            "somewhere",
+            "answer",
+        }
+        assert losses <= steps[-1].keys()
+        assert steps[-1]["step"] == 1
+        last = lines[-1]
+        assert last["phase"] == "held out"
+        assert {
+            "recall@1",
+            "noun mAP softmax",
+            "nouns mAP one",
+            "nouns mAP auto",
+            "mosaics mAP auto",
+        } <= last.keys()
+
+
+def test_the_second_run_takes_the_text_phase_of_the_first(work: Path) -> None:
+    assert not any("taken" in line for line in log_of(work / "runs/a"))
+    assert any("taken" in line for line in log_of(work / "runs/b"))
+
+
+def test_weights_are_half_precision_and_come_whole_and_in_parts(work: Path) -> None:
+    run = work / "runs/a"
+    whole = model.read(run)[0].state_dict()
+    parts = model.read(run / "parts")[0].state_dict()
+    assert all(torch.equal(whole[k], parts[k]) for k in whole)
+    assert max(f.stat().st_size for f in (run / "parts").iterdir()) <= 15 * 2**20
+    assert (run / model.WEIGHTS).stat().st_size < 2.2 * sum(v.numel() for v in whole.values())
+
+
+def test_statistics_and_frozen_blocks_stay_the_classifiers_and_the_rest_learns(work: Path) -> None:
+    source = dict(zip(*_classifier(work), strict=True))
+    learned = model.read(work / "runs/b")[0].visual.trunk.state_dict()
+    assert torch.equal(learned["bn2.running_var"], source["bn2.running_var"])
+    assert torch.equal(
+        learned["blocks.1.0.conv_pw.weight"], source["blocks.1.0.conv_pw.weight"].half().float()
+    )
+    assert not torch.equal(
+        learned["blocks.4.0.conv_pw.weight"], source["blocks.4.0.conv_pw.weight"].half().float()
+    )
+
+
+def test_a_soup_is_the_mean_of_its_runs(work: Path) -> None:
+    a, b, soup = (model.read(work / "runs" / n)[0].state_dict() for n in ("a", "b", "soup"))
+    name = "visual.head.proj.weight"
+    assert not torch.equal(a[name], b[name])
+    assert torch.allclose(soup[name], (a[name] + b[name]) / 2, atol=1e-4)
+
+
+def test_what_is_saved_is_measured_again_to_the_same_figures(work: Path) -> None:
+    out = work / "held_out.json"
+    holdout.main(
+        ["--model", str(work / "runs/a/parts"), "--pieces", str(work / "pieces"), "--keep", "6", "4", "--store", "64",
+         *VIEWS, "--device", "cpu", "--out", str(out)]
+    )  # fmt: skip
+    again, logged = json.loads(out.read_text()), log_of(work / "runs/a")[-1]
+    assert again == pytest.approx({k: logged[k] for k in again})
+
+
+def test_evaluation_prints_one_vector_and_local_views(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = LabelSet.load("voc").names
+    write_voc(work, tuple(names))
+    (work / "texts.txt").write_text("A dog on a sofa.\nA bird.\n")
+    out = work / "figures.json"
+    evaluate.main(
+        ["--model", str(work / "runs/a"), "--voc", str(work), "--captions", str(work / "texts.txt"), "--draws", "5",
+         *VIEWS, "--device", "cpu", "--out", str(out)]
+    )  # fmt: skip
+    figures = json.loads(out.read_text())["VOC2012"]
+    printed = capsys.readouterr().out
+    for way in ("softmax", "raw", "fast", "auto", "fast with captions", "auto with captions"):
+        assert f"mAP {way:20s} {figures[way]['mAP']:6.2f}" in printed
+    assert figures["images"] == 6
+
+
+def _classifier(work: Path) -> tuple[list[str], list[torch.Tensor]]:
+    state = torch.load(work / "efficientnet-lite2-random.pth", weights_only=True)
+    return list(state), list(state.values())

@@ -1,0 +1,1 @@
+"""How the embedded model `mini` is made: gather data, train, measure. README.md tells the recipe."""

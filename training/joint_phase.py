@@ -1,0 +1,179 @@
+"""Second phase: both towers learn together, from whole pictures, large ones and composed ones."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from training import losses
+from training import model as clip
+from training.compose import cut
+from training.judge import Judge
+from training.label_sentences import LabelSentences
+from training.lists import Lists
+from training.material import Material, Rows
+from training.optimise import Average, Optimiser
+from training.pictures import Large, Pictures, Whole, geometry
+from training.progress import Log
+from training.recipe import Recipe
+from training.rule import SOFTER
+from training.supervision import NounSupervision, Targets
+from training.towers import Towers
+from training.windows import features, locations
+
+Losses = dict[str, Tensor]
+
+
+@dataclass
+class Words:
+    """Text features of a step."""
+
+    captions: Tensor  # (n, E) of the Flickr8k images
+    meaning: Tensor  # (n, E) the same in MiniLM's space
+    classes: Tensor  # (1000, E)
+    nouns: Tensor  # (C, E), each in one of its wordings
+    listed: Tensor  # (L, E), each the mean of the simple templates
+    labels: Tensor  # (L,) the nouns on the list
+    sentences: Tensor  # (pictures, E), of labels
+
+
+class JointPhase:
+    """Holds what a step needs; `run` makes the steps."""
+
+    def __init__(self, material: Material, towers: Towers, judge: Judge, recipe: Recipe) -> None:
+        self.material, self.towers, self.recipe = material, towers, recipe
+        self.device, self.host = material.device, np.random.default_rng(recipe.seed)
+        labels = material.labels.copy()
+        labels[material.split.kept_flickr] = 0
+        self.nouns = NounSupervision(
+            material.nouns, labels, material.classes, self.device,
+            weak=recipe.weak, passed_over=recipe.passed_over, balance=recipe.balance,
+        )  # fmt: skip
+        self.pictures = Pictures(material, self.nouns, judge, recipe, self.host)
+        sentences, weight = material.sentences, self.nouns.noun_weight
+        self.label_sentences = LabelSentences(sentences.connectives, sentences.noun_ids, weight)
+        often = np.where(self.nouns.active, 1 / np.maximum(weight, 1e-9), 0.0)  # the root of the frequency
+        self.lists = Lists(material.nouns, often, sentences.similarity)
+
+    def losses(self) -> Losses:
+        """All losses of one step."""
+        whole, views = self.pictures.whole(), [self.pictures.large(), self.pictures.composed()]
+        ids, fits = self.label_sentences.draw(whole.shown, self.host)
+        words, text = self.words(whole.flickr, ids)
+        found = self.by_one_vector(whole, words, torch.from_numpy(fits).to(self.device))
+        found["text"] = text
+        by_windows = [self.by_windows(seen, words) for seen in views]
+        return found | {k: torch.stack([own[k] for own in by_windows]).mean() for k in by_windows[0]}
+
+    def words(self, flickr: Rows, sentence_ids: list[list[int]]) -> tuple[Words, Tensor]:
+        """Text features of the step, and how well the text tower follows MiniLM."""
+        r, sentences, host = self.recipe, self.material.sentences, self.host
+        captions = sentences.captions[flickr, host.integers(5, size=len(flickr))]
+        long = np.concatenate([captions, sentences.drawn(r.text_batch // 2, host)])
+        labels = self.lists.draw(int(host.integers(r.longest_list // 4, r.longest_list + 1)), host)
+        classes = sentences.classes[np.arange(1000), host.integers(5, size=1000)]
+        short = np.concatenate([classes, sentences.wordings(host), sentences.simple[labels].ravel()])
+        written, prompts = self.towers.encode(long), self.towers.encode(short)
+        goal = sentences.goal(long)
+        text = losses.follow(written, goal) + losses.follow(prompts, sentences.goal(short))
+        batch = sentences.tokens(sentence_ids)
+        with self.towers.autocast():
+            of_labels = clip.encode_text(self.towers.model, *batch.batch(np.arange(len(batch))))
+        simple = prompts[1000 + len(sentences.plain) :].reshape(*sentences.simple[labels].shape, -1)
+        n, nouns = len(flickr), prompts[1000:][: len(sentences.plain)]
+        listed, shown = F.normalize(simple.mean(1), dim=-1), torch.from_numpy(labels).to(self.device)
+        return Words(written[:n], goal[:n], prompts[:1000], nouns, listed, shown, of_labels), text
+
+    def by_one_vector(self, batch: Whole, words: Words, fits: Tensor) -> Losses:
+        """Losses on the pictures as wholes."""
+        r, t = self.recipe, self.towers
+        with t.autocast():
+            z = t.model.visual(batch.pixels)
+        z, scale = F.normalize(z.float(), dim=-1), t.model.logit_scale.exp()
+        cosine, n = z @ words.nouns.T, len(batch.flickr)
+        return {
+            "contrastive": losses.contrastive(
+                scale * z[:n] @ words.captions.T,
+                words.meaning @ words.meaning.T,
+                r.soft_temperature,
+                r.softness,
+            ),
+            "distil": losses.soft_cross_entropy(scale * z @ words.classes.T, batch.probability),
+            "noun": self._asymmetric(t.noun_scale.exp() * cosine + t.noun_bias, batch.targets),
+            "rank": losses.ranking(scale * cosine, batch.targets.value, (batch.targets.known > 0).float()),
+            "sentence": losses.sentences(scale * z @ words.sentences.T, fits),
+        }
+
+    def by_windows(self, seen: Large, words: Words) -> Losses:
+        """Losses on the windows of large pictures, and of the parts they are composed of."""
+        r, t = self.recipe, self.towers
+        with t.autocast():
+            maps, size = locations(t.model, seen.pixels), seen.pixels.shape[-1]
+            parts = cut(maps, *seen.layout)
+            views = features(t.model, parts, *geometry(size, max(parts.shape[-2:])))  # (parts, V, E)
+            across = features(
+                t.model, maps, *geometry(size, maps.shape[-1])
+            )  # (n, V, E), over the borders too
+        scale = t.model.logit_scale.exp()
+        noun = t.window_scale.exp() * views @ words.nouns.T + t.window_bias
+        placed, columns = self.nouns.placed(seen.images, seen.judged), self.nouns.columns
+        return {
+            "local": losses.followed(scale * views @ words.classes.T, seen.judged),
+            "placed": losses.asymmetric(
+                noun[..., columns], placed.value, placed.known * self.nouns.weights[columns], r.gamma, r.margin
+            ),
+            "somewhere": self._asymmetric(losses.somewhere(noun), seen.parts),
+            "answer": losses.answered(
+                SOFTER * scale.detach() * across @ words.listed.T,
+                seen.pictures.value[:, words.labels], seen.pictures.known[:, words.labels], r.even,
+            ),
+        }  # fmt: skip
+
+    def _asymmetric(self, logits: Tensor, targets: Targets) -> Tensor:
+        weight = self.nouns.importance(targets)
+        return losses.asymmetric(logits, targets.value, weight, self.recipe.gamma, self.recipe.margin)
+
+    def run(self, log: Log, deadline: float, finish: Callable[[int, dict[str, Tensor]], None]) -> None:
+        """Make the steps; the schedule shrinks so as to end by `deadline`, in `time.time()`.
+
+        Args:
+            finish: called every 500 steps and at the end with the number of the step and the averaged weights.
+        """
+        r, t, begin = self.recipe, self.towers, time.time()
+        optimiser = Optimiser(
+            t.parameters(), t.free, lr=r.lr, lr_image=r.lr_image, decay=r.decay, warmup=r.warmup, pull=r.pull
+        )
+        average = Average(t.model, r.ema)
+        for step in range(r.steps):
+            progress = max((step + 1) / r.steps, (time.time() - begin) / max(deadline - begin, 1e-9))
+            optimiser.rate(progress)
+            parts = self.losses()
+            loss = sum(
+                (getattr(r, f"w_{k}") * v for k, v in parts.items()), torch.zeros((), device=self.device)
+            )
+            optimiser.step(loss)
+            t.limit_scale()
+            average.update(t.model)
+            last = progress >= 1
+            if step % 50 == 0 or last:
+                scales = {"scale": t.model.logit_scale.exp().item(), "noun scale": t.noun_scale.exp().item()}
+                log(
+                    phase="joint",
+                    step=step,
+                    loss=loss.item(),
+                    **{k: v.item() for k, v in parts.items()},
+                    **scales,
+                )
+                if not math.isfinite(loss.item()):
+                    raise FloatingPointError(f"the loss is not finite at step {step}")
+            if step % 500 == 499 or last:
+                finish(step, average.state)
+            if last:
+                break

@@ -1,0 +1,96 @@
+"""The frozen ImageNet classifier: it looks once at every image, magnified, and what it thinks of any part is read off.
+
+Its pooling is a mean and its last layer linear, so the logits of a part are the mean of the logits at the locations
+in it. Magnified it names more of what a photograph shows than at the size it was
+trained at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import timm
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from training.images import squashed
+from training.material import Rows
+from training.rule import confident_mean
+from training.windows import pooled
+
+CLASSES = 1000
+CELL = 32  # pixels between two locations of a map
+
+
+def classifier(path: Path, device: torch.device) -> nn.Module:
+    """A classifier of a pack; its file is named after its timm model."""
+    model: nn.Module = timm.create_model(path.stem, pretrained=False).eval().requires_grad_(False)
+    state = {k: v.float() if v.is_floating_point() else v for k, v in load_file(path).items()}
+    model.load_state_dict(state)
+    return model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+class Judge:
+    """One classifier, or several, and what they think of every image so far.
+
+    Their logits are averaged, over the sizes at which they look as well.
+
+    Args:
+        pack: folder with the weights.
+        images: all images (n, 3, s, s) as bytes.
+        sizes: sides at which they look; the first makes the grid.
+    """
+
+    def __init__(self, pack: Path, images: Tensor, sizes: Sequence[int] = (448, 608)) -> None:
+        self.images, self.sizes, self.device = images, sizes, images.device
+        self.models = [classifier(path, self.device) for path in sorted(pack.glob("tf_*.safetensors"))]
+        if not self.models:
+            raise FileNotFoundError(f"{pack} holds no classifier: run prepare again")
+        self.cells = sizes[0] // CELL
+        shape = (len(images), CLASSES, self.cells, self.cells)
+        self.logits = torch.empty(shape, dtype=torch.half, device=self.device)
+        self.looked = np.zeros(len(images), bool)
+
+    @torch.no_grad()
+    def look(self, rows: Rows, batch: int = 64) -> None:
+        """Look at those of some images that it has not yet seen."""
+        new = np.unique(rows[~self.looked[rows]])
+        self.looked[new] = True
+        for start in range(0, len(new), batch):
+            part = torch.from_numpy(new[start : start + batch]).to(self.device)
+            views = [squashed(self.images[part], size) for size in self.sizes]
+            seen = [self._see(model, x) for model in self.models for x in views]
+            self.logits[part] = torch.stack(seen).mean(0).half()
+
+    def _see(self, model: nn.Module, x: Tensor) -> Tensor:
+        """Logits (n, 1000, cells, cells) at the locations of the grid."""
+        with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda):
+            maps = model.forward_features(x)  # type: ignore[operator]
+        maps = F.adaptive_avg_pool2d(maps.float(), self.cells)
+        last: nn.Linear = model.classifier  # type: ignore[assignment]
+        return F.conv2d(maps, last.weight[:, :, None, None], last.bias)
+
+    def __call__(self, rows: Rows, boxes: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Logits (n, 1000, *grid) of crops of images, on a grid of locations.
+
+        Args:
+            boxes: (n, 2, 3) where in its image each crop lies, as `images.crops` returns it.
+        """
+        self.look(rows)
+        own = self.logits[torch.from_numpy(rows).to(self.device)].float()
+        where = F.affine_grid(boxes, [len(rows), CLASSES, *grid], align_corners=False)
+        return F.grid_sample(own, where, "bilinear", padding_mode="border", align_corners=False)
+
+
+def in_windows(logits: Tensor, window: int, stride: int = 1) -> Tensor:
+    """Probabilities (n, V, classes) in the windows of a map of logits; a window of 0 is the whole picture."""
+    return pooled(logits, window, stride).softmax(-1)
+
+
+def on_the_whole(logits: Tensor, windows: Tensor, share: float) -> Tensor:
+    """Probabilities (n, classes) of pictures: by the mean of all locations, and a share by the confident windows."""
+    return torch.lerp(in_windows(logits, 0)[:, 0], confident_mean(windows), share)

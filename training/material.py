@@ -1,0 +1,162 @@
+"""Everything that runs read, loaded once: sentences with their goals, images as bytes on the device."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from open_clip.tokenizer import SimpleTokenizer
+from torch import Tensor
+from torch.nn import functional as F
+
+from training import minilm, pack
+from training.images import decode
+from training.label_sentences import CONNECTIVES
+from training.texts import Texts, token_ids
+from training.wording import PLAIN, SIMPLE
+
+Rows = NDArray[np.int64]
+CONTEXT = 40  # tokens of the longest text
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of the images to learn from and of those kept out, Flickr8k and ImageNet."""
+
+    flickr: Rows
+    samples: Rows
+    kept_flickr: Rows
+    kept_samples: Rows
+
+    @classmethod
+    def of(cls, flickr: int, samples: int, keep_flickr: int, keep_samples: int) -> Split:
+        """The same images are kept out of every run. In all tables ImageNet's follow Flickr8k's."""
+        first = np.random.default_rng(1234).permutation(flickr)
+        second = np.random.default_rng(1234).permutation(samples) + flickr
+        return cls(first[keep_flickr:], second[keep_samples:], first[:keep_flickr], second[:keep_samples])
+
+
+class Sentences:
+    """All sentences: tokens, goals in MiniLM's space, and where captions and prompts stand among them."""
+
+    def __init__(self, folder: Path, index: pack.Index, device: torch.device) -> None:
+        nouns = index["nouns"]
+        captions = [text for own in index["captions"] for text in own]
+        plain = [PLAIN.format(n) for n in nouns]
+        # wordings of each ImageNet class: its usual name counts double
+        classes = [[PLAIN.format(n) for n in (own[0], own[0], *own[1:4])] for own in index["class_names"]]
+        simple = [[t.format(n) for t in SIMPLE] for n in nouns]
+        leaning = [text for text, _, _ in index["leaning"]]
+        extra = [*captions, *plain, *nouns, *leaning, *(t for own in (*classes, *simple) for t in own)]
+        corpus = list(dict.fromkeys([*index["corpus"], *extra]))
+        row = {text: i for i, text in enumerate(corpus)}
+        others: dict[str, list[int]] = {}
+        for text, base, _ in index["leaning"]:
+            others.setdefault(base, []).append(row[text])
+
+        self.captions = np.array(
+            [[row[t] for t in (own * 5)[:5]] for own in index["captions"]]
+        )  # (images, 5)
+        self.plain = np.array([row[t] for t in plain])  # (nouns,)
+        self.simple = np.array([[row[t] for t in own] for own in simple])  # (nouns, 7)
+        self.others = [np.array(others.get(text, [row[text]])) for text in plain]
+        self.classes = np.array([[row[t] for t in (own * 4)[:5]] for own in classes])  # (1000, 5)
+        everyday = [self.plain, self.classes.ravel(), np.array([row[t] for t in leaning], np.int64)]
+        self.prompts = np.unique(np.concatenate(everyday))
+
+        bpe = folder / pack.BPE
+        tokenizer = SimpleTokenizer(str(bpe))
+        ids = token_ids(bpe, [*corpus, *CONNECTIVES, *nouns])
+        n = len(corpus)
+        self.vocab_size: int = tokenizer.vocab_size
+        self.special: tuple[int, int] = tokenizer.sot_token_id, tokenizer.eot_token_id
+        self.connectives, self.noun_ids = ids[n : n + len(CONNECTIVES)], ids[n + len(CONNECTIVES) :]
+        self.device = device
+        self.texts = self.tokens(ids[:n])
+        self.folder, self.corpus, self.nouns = folder, corpus, nouns
+        self.leaning = [(row[text], row[base], share) for text, base, share in index["leaning"]]
+
+    @cached_property
+    def goals(self) -> Tensor:
+        """Where in MiniLM's space each sentence belongs (n, E), in half precision."""
+        digest = hashlib.sha256("\n".join(self.corpus).encode()).hexdigest()[:16]
+        kept = self.folder / f"minilm-{digest}.pt"
+        if not kept.exists():  # the same for every run on the same pack
+            torch.save(minilm.embed(self.folder / pack.MINILM, self.corpus, self.device), kept)
+        goals: Tensor = torch.load(kept, map_location=self.device, weights_only=True)
+        if self.leaning:
+            rows, plain, share = (
+                torch.tensor(own, device=self.device) for own in zip(*self.leaning, strict=True)
+            )
+            lean = torch.lerp(goals[rows].float(), goals[plain].float(), share[:, None])
+            goals[rows] = F.normalize(lean, dim=-1).half()
+        return goals
+
+    @cached_property
+    def similarity(self) -> NDArray[np.float32]:
+        """Cosines of the nouns' meanings among each other."""
+        meaning = minilm.embed(self.folder / pack.MINILM, self.nouns, self.device).float()
+        cosines: NDArray[np.float32] = (meaning @ meaning.T).cpu().numpy()
+        return cosines
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def tokens(self, ids: list[list[int]]) -> Texts:
+        """Other texts, given by their tokens."""
+        return Texts(ids, *self.special, CONTEXT, self.device)
+
+    def goal(self, rows: Rows) -> Tensor:
+        """Where in MiniLM's space some sentences belong."""
+        return self.goals[torch.from_numpy(rows).to(self.device)].float()
+
+    def drawn(self, n: int, rng: np.random.Generator) -> Rows:
+        """Rows to learn from: a quarter prompts of everyday labels, the rest anything."""
+        return np.concatenate([rng.integers(len(self), size=n - n // 4), rng.choice(self.prompts, n // 4)])
+
+    def wordings(self, rng: np.random.Generator) -> Rows:
+        """A prompt for each noun: the plain one, or as often another wording."""
+        draws = rng.integers(2**31, size=len(self.plain))
+        other = np.array([own[i % len(own)] for own, i in zip(self.others, draws, strict=True)])
+        return np.where(rng.random(len(self.plain)) < 0.5, self.plain, other)
+
+
+class Material:
+    """Sentences, images and labels of a pack.
+
+    Args:
+        folder: the pack.
+        store: side at which images are kept.
+        keep: how many Flickr8k and how many ImageNet images no run learns from.
+        trial: use only so many images of each set, to try things out.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        device: torch.device,
+        store: int = 288,
+        keep: tuple[int, int] = (400, 100),
+        trial: int | None = None,
+    ) -> None:
+        self.folder, self.device = folder, device
+        index = pack.read_index(folder)
+        if trial:
+            index = pack.first(index, trial)
+        self.nouns, self.classes = index["nouns"], index["classes"]
+        self.sentences = Sentences(folder, index, device)
+        flickr = decode(folder / pack.FLICKR, index["flickr"], store)
+        samples = decode(folder / pack.IMAGENET, index["imagenet"], store)
+        self.images = torch.cat([flickr, samples]).to(device)  # (n, 3, store, store) bytes
+        self.split = Split.of(len(flickr), len(samples), *keep)
+        self.labels: NDArray[np.int8] = np.load(folder / pack.LABELS)["labels"][: len(flickr)]
+
+    def pool(self, rows: NDArray[Any]) -> Tensor:
+        """Some images, as bytes."""
+        return self.images[torch.from_numpy(np.asarray(rows, np.int64)).to(self.device)]

@@ -1,0 +1,40 @@
+"""Average the weights of several runs: from one start, they often meet in a better place than each came to.
+
+python -m training.soup RUNS/a RUNS/b --out RUNS/soup
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from training import model as clip
+from training import pack
+
+
+def mixed(folders: Sequence[Path], out: Path) -> None:
+    """Write the mean of the weights of runs that share their start."""
+    configs = [json.loads((f / "open_clip_config.json").read_text())["model_cfg"] for f in folders]
+    if any(config != configs[0] for config in configs):
+        raise ValueError("only runs of the same model can be averaged")
+    states = [clip.read(folder)[0].state_dict() for folder in folders]
+    mean = {
+        k: sum(s[k] for s in states[1:]) / len(states) + v / len(states) if v.is_floating_point() else v
+        for k, v in states[0].items()
+    }
+    clip.save(out, mean, configs[0], folders[0] / pack.BPE)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Average runs that are there."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args(argv)
+    mixed(args.runs, args.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Both towers in training, with the scales that only the losses need."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from training import model as clip
+from training.material import CONTEXT, Material, Rows
+from training.recipe import Recipe
+
+TOWER = "tf_efficientnet_lite2"
+
+
+class Towers:
+    """The model, started from the classifier.
+
+    It stays in evaluation mode: there is no dropout, and the statistics of the batch norm stay the classifier's.
+    """
+
+    def __init__(self, material: Material, recipe: Recipe) -> None:
+        torch.manual_seed(recipe.start)
+        sentences, device = material.sentences, material.device
+        self.texts, self.device = sentences.texts, device
+        width = sentences.goals.shape[1]
+        self.config = clip.config(sentences.vocab_size, CONTEXT, width, recipe.text_width, recipe.text_layers)
+        self.model = clip.build(self.config).eval()
+        clip.start_from_classifier(self.model, load_file(material.folder / f"{TOWER}.safetensors"))
+        trunk = self.model.visual.trunk
+        if recipe.frozen:
+            for part in (trunk.conv_stem, trunk.bn1, *trunk.blocks[: recipe.frozen]):
+                part.requires_grad_(False)
+        self.model.to(device=device, memory_format=torch.channels_last)
+        # sigmoid(scale * cosine + bias) for nouns by one vector and by windows
+        self.noun_scale, self.window_scale = (self._free(math.log(20.0)) for _ in range(2))
+        self.noun_bias, self.window_bias = (self._free(-5.0) for _ in range(2))
+
+    def _free(self, value: float) -> nn.Parameter:
+        return nn.Parameter(torch.tensor(value, device=self.device))
+
+    @property
+    def free(self) -> list[nn.Parameter]:
+        """Scales and biases."""
+        return [
+            self.model.logit_scale, self.noun_scale, self.noun_bias, self.window_scale, self.window_bias,
+        ]  # fmt: skip
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """The towers' own parameters by name, scales left out."""
+        return {k: v for k, v in self.model.named_parameters() if k != "logit_scale"}
+
+    def encode(self, rows: Rows) -> Tensor:
+        """Unit features of some sentences."""
+        with self.autocast():
+            return clip.encode_text(self.model, *self.texts.batch(rows))
+
+    def autocast(self) -> torch.autocast:
+        """Half precision where the device is fast at it."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+
+    def limit_scale(self) -> None:
+        """Keep the logit scale at 100 or less, as CLIP does."""
+        with torch.no_grad():
+            self.model.logit_scale.clamp_(max=math.log(100))
