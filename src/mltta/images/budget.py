@@ -181,7 +181,9 @@ def _check_tiff(file: IO[bytes], head: bytes, name: str) -> None:
 
 def _samples(image: Image.Image) -> float:
     """Numbers a pixel that a JPEG of several scans keeps: 3 for colours, half of that where they are coarser."""
-    factors = [(wide, tall) for _, wide, tall, _ in getattr(image, "layer", [])] or [(1, 1)]
+    factors: list[tuple[int, int]] = [(wide, tall) for _, wide, tall, _ in getattr(image, "layer", [])] or [
+        (1, 1)
+    ]
     whole = max(wide for wide, _ in factors) * max(tall for _, tall in factors)
     return float(float(sum(wide * tall for wide, tall in factors)) / max(1, whole))
 
