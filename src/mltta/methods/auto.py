@@ -32,15 +32,15 @@ class AutoConfig(Config):
     least_vote: float = 0.003
     unheard: float = 0.1
     #: where captions speak less than this of the best label of the list, all of them are less likely
-    silence: float = 0.25
+    silence: float = 0.32
     #: a label of a list of C has so many rivals beside the background: 1 + min(C, longest) / length
     length: float = 10.0
     longest: int = 100
     #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
-    slope: float = 0.74
-    bend: float = 0.44
+    slope: float = 0.72
+    bend: float = 0.4
     knee: float = -3.0
-    offset: float = 0.775
+    offset: float = 0.62
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         near = local_spec(side, 10 / 7, window=3, stride=1, clean=False)
