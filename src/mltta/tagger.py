@@ -72,7 +72,7 @@ class Tagger:
     def __init__(
         self,
         model: str | Backbone | None = "mini",
-        labels: Any = "coco",
+        labels: Any = "everyday",
         method: str = "auto",
         *,
         captions: CaptionBase | str | Path | Literal[False] | None = None,
@@ -88,7 +88,7 @@ class Tagger:
     ):
         """Args:
         model: a name, or a backbone from ``load_backbone``, which takes weights, device, precision and prompts.
-        labels: by default COCO's 80; a list, a mapping to synonyms, "voc" / "coco" / "nuswide", or a label file.
+        labels: by default 993 everyday things; a list, a mapping to synonyms, "coco" / "voc" / "nuswide", or a file.
         method: how to look, or to adapt; ``list_methods()``, or a file of your own, "my_method.py".
         captions: a caption base, its folder, "hf-hub:ORG/NAME", or a file of captions that ``read_texts`` takes;
             False: none, for a method that can do without.

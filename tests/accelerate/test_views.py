@@ -203,7 +203,7 @@ from mltta.accelerate.views import DeviceViews
 from mltta.accelerate.kernels import launch
 from mltta.images.views import Preprocess, ViewSpec, render_views
 
-def resample(source, boxes, out, table, *, cubic, channels_last=True, max_bytes=0):
+def resample(source, boxes, out, table, *, cubic, channels_last=True, max_bytes=0, kernels=True):
     launch(source, boxes, out, table, cubic=cubic, channels_last=channels_last)
 
 assert kernels_work(torch.device("cpu"))

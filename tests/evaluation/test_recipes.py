@@ -143,7 +143,7 @@ def test_run_json_says_all_that_was_run(plain):
     assert said["settings"] == FEW
     assert said["config"]["sample_k"] == 3
     assert said["labels"] == list(LABELS.names)
-    assert (said["teacher"], said["seed"], said["template"]) == ("self", 0, "a photo of a {}.")
+    assert (said["teacher"], said["seed"], said["template"]) == ("self", 0, ["a photo of a {}."])
     assert (said["images"], said["shape"]) == (2, [1, 5])
     assert plain[1].title == "rlcf (self-taught, views=2)"
 

@@ -169,7 +169,7 @@ def test_a_wrong_file_of_descriptions_is_named_with_what_is_wrong(tmp_path, cont
 def test_descriptions_that_cannot_be_read_say_why(tmp_path):
     with pytest.raises(LabelError, match="no such file"):
         load_descriptions(tmp_path / "none.json", LABELS)
-    with pytest.raises(LabelError, match="cannot be read"):
+    with pytest.raises(LabelError, match="is a folder, not a file"):
         load_descriptions(tmp_path, LABELS)
     (tmp_path / "latin.json").write_bytes(b'{"dog": ["\xe9"]}')
     with pytest.raises(LabelError, match="not valid JSON in UTF-8"):

@@ -180,6 +180,7 @@ def _titles(results: Sequence[Result]) -> list[str]:
 
 
 def _short(value: Any) -> Any:
+    value = value[0] if isinstance(value, list) and len(value) == 1 else value
     return value if isinstance(value, (str, int, float)) else run_name({"": value})
 
 

@@ -45,7 +45,8 @@ def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) 
     background = kept.features[[kept.row(word) for word in others]]
     own = {label_key(word) for part in (labels.names, labels.texts, *labels.synonyms) for word in part}
     named = torch.tensor([label_key(word) in own for word in others], device=background.device)
-    itself = torch.tensor([owner.index(i) for i in range(len(labels))], device=background.device)
+    first = {label: place for place, label in reversed(list(enumerate(owner)))}
+    itself = torch.tensor([first[i] for i in range(len(labels))], device=background.device)
     close = (background @ features[itself].T).amax(dim=-1) >= 1 - APART / backbone.logit_scale
     device = background.device
     return Words(

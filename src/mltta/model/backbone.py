@@ -229,16 +229,17 @@ class Backbone:
         kept = self._vocabularies.get(templates) or self._open_vocabulary(templates)
         rows = [None if kept is None else kept.row(text) for text in labels.texts]
         new = [i for i, row in enumerate(rows) if row is None]
-        found: dict[int, Tensor] = {}
-        if kept is not None:
-            found = {i: len(templates) * kept.features[row] for i, row in enumerate(rows) if row is not None}
-        if new:
-            some = labels.pick(new)
+        if kept is None or new:
+            some = labels if kept is None else labels.pick(new)
             total = torch.zeros((), device=self.device)
             for one in templates:
                 total = total + self._encode_template(some, one).features  # (n, D)
-            found |= dict(zip(new, total, strict=True))
-        return torch.stack([found[i] for i in range(len(labels))])
+            if kept is None:
+                return total
+        found = len(templates) * kept.features[[row or 0 for row in rows]]
+        if new:
+            found[new] = total
+        return found
 
     def vocabulary(self, template: TemplateSource) -> Vocabulary:
         """The words of all built-in lists and their features under these templates; made once and kept."""
