@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +16,7 @@ from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import Config, Rule, local_spec
 from mltta.model.encoded import Encoded
 
+log = logging.getLogger("mltta")
 #: cells of the map that says where a label was found, each way
 GRID = 16
 
@@ -79,6 +81,9 @@ class Auto(Method):
         super().__init__(problem, config)
         assert problem.words is not None  # made because of ``uses_words``
         self.words, self.captions = problem.words, problem.captions
+        if problem.backbone is not None:
+            how = "tiles of the image" if problem.backbone.local is None else "the locations of its feature map"
+            log.debug("auto looks at %s; its constants were measured with mini only", how)
 
     @property
     def emits(self) -> Emits:
