@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from mltta import create_method, metrics
-from mltta.decision import Presence
+from mltta.decision import Decision
 from mltta.errors import MlttaError
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.results import Result
@@ -60,7 +60,7 @@ class Direct:
             preset=recipe.preset,
             **recipe.options,
         )
-        rule, spec, scale = Presence(), method.needs[0], golden.backbone("vit").logit_scale
+        decision, spec = Decision(captions, golden.backbone("vit").logit_scale), method.needs[0]
         state = method.start() if isinstance(method, OnlineMethod) else {}
         branches, present, shown = [], [], []
         for image in encoded(dataset, spec):
@@ -68,10 +68,9 @@ class Direct:
                 said, state = method.step(state, image)
             else:
                 said = method.branches(image)
-            votes = rule.votes(image.features(spec), captions, scale)
-            evidence = rule.evidence(method.probabilities(said), votes)
-            present.append(rule.present(evidence, votes))
-            shown.append(evidence.clamp(max=1))
+            score, there = decision(method.probabilities(said), decision.votes(image.features(spec)))
+            present.append(there)
+            shown.append(score)
             branches.append(said)
         whole = {name: torch.cat([said[name] for said in branches]) for name in method.branch_names}
         self.emits = method.emits
@@ -80,7 +79,7 @@ class Direct:
         self.present = torch.cat(present).numpy()
         self.shown = torch.cat(shown).numpy()
         # how many standard deviations above the mean of the image's labels
-        self.z_score = (self.raw - self.raw.mean(1, keepdims=True)) / self.raw.std(1, keepdims=True)
+        self.z_score = (self.raw - self.raw.mean(1, keepdims=True)) / self.raw.std(1, keepdims=True, ddof=1)
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def test_an_ensemble_scores_as_the_average_of_its_prompts(tmp_path):
 
 @pytest.mark.parametrize("name", FIXED)
 def test_methods_that_tune_no_context_take_an_ensemble(name):
-    one, many = make(name), make(name, template="simple")
+    one, many = make(name), make(name, template=TEMPLATES)
     images = encoded(one, 3)
     assert many(images).isfinite().all()
     assert not torch.allclose(many(images), one(images))
