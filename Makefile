@@ -1,4 +1,4 @@
-# make demo | make check | make test | make gpu | make format: each sets up what it needs in .venv first.
+# make demo | make check | make test | make fuzz | make soak | make gpu | make format: each sets up what it needs in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -8,7 +8,7 @@ QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tes
 	tests/metrics tests/images/test_geometry.py tests/images/test_views.py tests/methods/test_ml_tta.py \
 	tests/methods/test_tpt.py tests/methods/test_tda.py tests/methods/test_plugins.py
 
-.PHONY: demo check lint types quick test gpu format clean
+.PHONY: demo check lint types quick test fuzz soak gpu format clean
 
 demo: $(READY)
 	@rm -rf demo
@@ -30,6 +30,12 @@ quick: $(READY_DEV)
 
 test: lint types
 	$(BIN)/python -m pytest -n 2
+
+fuzz: $(READY_DEV)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes 10 --seed 0
+
+soak: $(READY_DEV)
+	$(BIN)/python -m pytest -m soak
 
 gpu: $(READY_DEV)
 	$(BIN)/python -m pytest -m gpu -rs

@@ -22,6 +22,7 @@ def beside_others() -> bool:
 
 def _begin() -> None:
     _here.beside = True
+    torch.get_num_threads()  # a thread's first question sets its number to everybody's, so it is asked before
     torch.set_num_threads(1)
 
 
