@@ -40,7 +40,10 @@ A label file has one label a line; `sofa | couch | settee` adds synonyms that ca
 def tag(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Images, or folders that hold some.")],
     labels: Annotated[
-        str, typer.Option("--labels", "-l", help="everyday, coco, voc, nuswide, a label file, or 'dog, cat | kitty'.")
+        str,
+        typer.Option(
+            "--labels", "-l", help="everyday, coco, voc, nuswide, a label file, or 'dog, cat | kitty'."
+        ),
     ] = "everyday",
     model: options.Model = None,
     weights: options.Weights = None,

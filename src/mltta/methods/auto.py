@@ -82,7 +82,9 @@ class Auto(Method):
         assert problem.words is not None  # made because of ``uses_words``
         self.words, self.captions = problem.words, problem.captions
         if problem.backbone is not None:
-            how = "tiles of the image" if problem.backbone.local is None else "the locations of its feature map"
+            how = (
+                "tiles of the image" if problem.backbone.local is None else "the locations of its feature map"
+            )
             log.debug("auto looks at %s; its constants were measured with mini only", how)
 
     @property
