@@ -12,9 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from mltta.captions.generate.sampling import Cooccurrence
     from mltta.captions.store import CaptionBase, default_captions
     from mltta.data import Dataset, list_datasets, load_dataset
-    from mltta.decision import Decision
+    from mltta.decision import Decision, Presence
     from mltta.errors import (
         CaptionError,
         ConfigError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from mltta.evaluation.evaluate import Evaluation, evaluate
     from mltta.evaluation.recipes import Recipe
     from mltta.evaluation.results import Result
+    from mltta.evaluation.summary import Summary
     from mltta.images.load import load_image
     from mltta.images.views import ViewSpec
     from mltta.labels import LabelSet
@@ -57,7 +59,8 @@ __version__ = "0.2.0"
 _HOMES = {
     "mltta.captions.store": ("CaptionBase", "default_captions"),
     "mltta.data": ("Dataset", "list_datasets", "load_dataset"),
-    "mltta.decision": ("Decision",),
+    "mltta.captions.generate.sampling": ("Cooccurrence",),
+    "mltta.decision": ("Decision", "Presence"),
     "mltta.errors": (
         "CaptionError",
         "ConfigError",
@@ -72,6 +75,7 @@ _HOMES = {
     "mltta.evaluation.evaluate": ("Evaluation", "evaluate"),
     "mltta.evaluation.recipes": ("Recipe",),
     "mltta.evaluation.results": ("Result",),
+    "mltta.evaluation.summary": ("Summary",),
     "mltta.images.load": ("load_image",),
     "mltta.images.views": ("ViewSpec",),
     "mltta.labels": ("LabelSet",),
@@ -102,6 +106,7 @@ __all__ = [
     "CaptionError",
     "Config",
     "ConfigError",
+    "Cooccurrence",
     "Dataset",
     "DatasetError",
     "Decision",
@@ -116,8 +121,10 @@ __all__ = [
     "Method",
     "MlttaError",
     "OnlineMethod",
+    "Presence",
     "Recipe",
     "Result",
+    "Summary",
     "Tagger",
     "Tags",
     "TuningConfig",
