@@ -163,7 +163,7 @@ def test_methods_score_as_they_do_with_nothing_sped_up(name):
 def test_the_tagger_on_the_device_says_what_it_says_on_the_cpu():
     said = []
     for device in ("cuda", "cpu"):
-        tagger = mltta.Tagger(backbone(True, device=device), LABELS, views=32)
+        tagger = mltta.Tagger(backbone(True, device=device), LABELS, method="ml-tta", views=32)
         said.append(tagger([str(photo) for photo in PHOTOS]))
     for here, there in zip(*said, strict=True):
         assert here.error is there.error is None
@@ -173,7 +173,7 @@ def test_the_tagger_on_the_device_says_what_it_says_on_the_cpu():
 
 
 def test_tags_on_the_device_do_not_depend_on_the_batch_beyond_rounding():
-    tagger = mltta.Tagger(backbone(True), LABELS, views=16)
+    tagger = mltta.Tagger(backbone(True), LABELS, method="ml-tta", views=16)
     together, alone = tagger([str(photo) for photo in PHOTOS]), [tagger(str(photo)) for photo in PHOTOS]
     for one, other in zip(together, alone, strict=True):
         assert one[0]["label"] == other[0]["label"]
