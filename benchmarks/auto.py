@@ -159,6 +159,31 @@ def beside(labels: LabelSet, others: Sequence[str]) -> LabelSet:
     return LabelSet(labels.names + more, labels.texts + more, labels.synonyms + empty, "list")
 
 
+def draw_reliability(parts: dict[str, tuple[Tensor, NDArray[np.int8]]], out: Path) -> None:
+    """How often labels are there, over the score they were given, in ten bins, on every second image."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 4.4))
+    axes = figure.add_subplot()
+    axes.plot([0, 1], [0, 1], color="#9aa1a9", linewidth=1, linestyle="--")
+    for (name, (score, truth)), colour in zip(parts.items(), ("#0f766e", "#b45309"), strict=False):
+        kept = truth[1::2] >= 0
+        x, y = score[1::2].numpy()[kept], truth[1::2][kept] == 1
+        place = np.minimum((x * 10).astype(int), 9)
+        bins = [i for i in range(10) if (place == i).sum() >= 20]
+        axes.plot(
+            [x[place == i].mean() for i in bins],
+            [y[place == i].mean() for i in bins],
+            marker="o",
+            color=colour,
+            label=name,
+        )
+    axes.set(xlabel="score", ylabel="share of these labels that are there", xlim=(0, 1), ylim=(0, 1))
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -175,6 +200,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=NUMBER", help="constants of the method")
     parser.add_argument("--shown-from", type=float, default=SHOWN_FROM)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--diagram", type=Path, help="draw how often labels are there, over their score")
     args = parser.parse_args()
     options: dict[str, Any] = {}
     for pair in args.set:
@@ -230,6 +256,8 @@ def main() -> None:
         "calibration error of both together",
         [round(ece(together[0], truth, above), 4) for above in (0.0, 0.1)],
     )
+    if args.diagram is not None:
+        draw_reliability({name.upper(): (score[name], sets[name].truth) for name in sets}, args.diagram)
     for what, more in (("fast", {"effort": "fast"}), ("best, no captions", {"captions": False})):
         for name, images in sets.items():
             method = make(backbone, images.data.labels, **{**options, **more})
