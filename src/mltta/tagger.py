@@ -114,7 +114,8 @@ class Tagger:
             log.warning(
                 "the embedded model reads English only; labels in other languages will score at random"
             )
-        self.backbone, self.seed, self.execution = backbone, seed, execution or Execution()
+        # one thread decodes ahead: processes would be started anew for every call
+        self.backbone, self.seed, self.execution = backbone, seed, execution or Execution(workers=0)
         base: CaptionBase | Literal[False] | None
         if captions is None or captions is False or isinstance(captions, CaptionBase):
             base = captions

@@ -19,7 +19,7 @@ GRAPHED_CONTEXTS = 4
 
 
 class CudaLabelEncoder(PackedLabelEncoder):
-    """Which of its tricks are on, it is told by `use`."""
+    """Which of its tricks are on, its fields say."""
 
     # ten times as many labels then take ten times as long, not a hundred
     most_tokens = 320

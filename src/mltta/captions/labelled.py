@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -25,6 +26,7 @@ PER_LABEL, COMPOSED_AT_MOST = 16, 8192
 # Pairs of a caption and a label that are added up at once.
 PAIRS_AT_ONCE = 2**18
 
+_lately_lock = threading.Lock()
 _lately: deque[tuple[tuple[LabelSet, str, str, str, str, bool], LabelledCaptions]] = deque(maxlen=4)
 
 
@@ -130,11 +132,13 @@ def label_captions(
     base.check_backbone(backbone)
     tricks = ",".join(sorted(backbone.acceleration.tricks))  # they choose the search
     wanted = (labels, base.digest, backbone.text_fingerprint, str(backbone.device), tricks, apart)
-    for key, found in _lately:
-        if key == wanted:
-            return found
+    with _lately_lock:
+        for key, found in _lately:
+            if key == wanted:
+                return found
     made = _label(labels, backbone, base, apart)
-    _lately.append((wanted, made))
+    with _lately_lock:
+        _lately.append((wanted, made))
     return made
 
 

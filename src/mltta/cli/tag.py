@@ -105,7 +105,7 @@ def tag(
             make_folder(folder)
     if not files:
         raise MlttaError(f"no images in {', '.join(map(str, paths))}")
-    execution = Execution(batch_size, compile=compile)
+    execution = Execution(batch_size, 0, compile)
     settings = options.settings(method, option or [])
     table = options.with_synonyms(labels, synonyms, wordnet)
     backbone = options.open_backbone(
