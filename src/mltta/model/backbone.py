@@ -214,7 +214,8 @@ class Backbone:
                 "context vectors take the place of one template's words, and an ensemble of templates has no single "
                 "context: give one template and no descriptions"
             )
-        total = self._ensemble(labels, templates)  # (C, D)
+        # what is kept has lost its length, which counts where sentences are added
+        total = self._ensemble(labels, templates, look_up=not sentences)  # (C, D)
         prompts = self._layout(labels, templates[0])
         if sentences:
             check_lengths(self.tokenizer, sentences, self.context_length - prompts.start - 1)
@@ -224,9 +225,11 @@ class Backbone:
             total = total.index_add(0, owners.to(self.device), features.to(self.device))
         return self.acceleration.label_encoder(self.tower, prompts, None, F.normalize(total, dim=-1))
 
-    def _ensemble(self, labels: LabelSet, templates: tuple[str, ...]) -> Tensor:
+    def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Tensor:
         """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
-        kept = self._vocabularies.get(templates) or self._open_vocabulary(templates)
+        kept = None
+        if look_up:
+            kept = self._vocabularies.get(templates) or self._open_vocabulary(templates)
         rows = [None if kept is None else kept.row(text) for text in labels.texts]
         new = [i for i, row in enumerate(rows) if row is None]
         if kept is None or new:
