@@ -73,7 +73,9 @@ def create_method(
     labelled = None
     if cls.needs_captions(config):
         if captions is False:
-            raise ConfigError(f"{cls.name} cannot do without captions: leave them to those that ship, or name a base")
+            raise ConfigError(
+                f"{cls.name} cannot do without captions: leave them to those that ship, or name a base"
+            )
         labelled = _labelled(labels, backbone, captions)
     elif cls.uses_words and captions is not False:
         labelled = _labelled(labels, backbone, captions, apart=True)
