@@ -1,6 +1,6 @@
 """What each trick of `mltta.accelerate` gains alone, in the case that it serves: everything on, against all but it.
 
-    python -m benchmarks.tricks [--device cuda] [--model ViT-B/32] [--images 64]
+    python -m benchmarks.tricks [--device cuda] [--model ViT-B/32] [--images 64] [--only kernels graphs]
 
 Weights are random (but mini's), captions and images made up: speed does not depend on them. The cases: ML-TTA with the
 paper's settings (64 views, 80 labels, 100,000 captions) in a stream of decoded images, and one image alone; for the
@@ -130,9 +130,11 @@ def main() -> None:
     parser.add_argument("--model", default="ViT-B/32")
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--only", nargs="+", metavar="TRICK", help="some of them instead of all")
     args = parser.parse_args()
     device = load_backbone("mini", device=args.device).device
     table = CUDA if device.type == "cuda" else CPU
+    table = {trick: own for trick, own in table.items() if trick in (args.only or table)}
     room = Path(mltta.__file__).parent / "accelerate"
     everything = Case(args.model, args.device, set(TRICKS), args.images)
     base = {kind: measure(everything, kind, args.batch) for kind in {kind for _, kind in table.values()}}

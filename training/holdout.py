@@ -26,7 +26,7 @@ from training import model as clip
 from training import pack
 from training.compose import mosaic
 from training.imagenet_words import PARTIAL, WITHOUT_PEOPLE
-from training.images import squashed
+from training.images import even_parts, squashed
 from training.lists import Lists
 from training.material import Material, Rows
 from training.rule import AUTO, Scale, answers, views
@@ -102,17 +102,17 @@ def ask(
     rows = material.sentences.simple[nouns]
     text = F.normalize(_encoded(model, material, rows.ravel()).reshape(*rows.shape, -1).mean(1), dim=-1)
     found = []
-    for start in range(0, len(images), 32):
-        pictures = {s.size: squashed(images[start : start + 32], s.size) for s in scales}
+    for part in even_parts(len(images), 32, images.device):
+        pictures = {s.size: squashed(images[part], s.size) for s in scales}
         found.append(answers(views(model, pictures, scales), text, model.logit_scale.exp()))
-    one, fast, *_ = every = torch.cat(found, 1)
+    one, fast, *_ = every = torch.cat(found, 1)[:, : len(images)]
     return {"one": one, "fast": fast, "auto": every.mean(0)}
 
 
 def _by_one_vector(model: CLIP, material: Material, images: Tensor, labels: Labels) -> dict[str, float]:
     """Recall of an image's captions, and all nouns that occur, as runs before local views were measured."""
-    starts = range(0, len(images), 64)
-    z = torch.cat([clip.encode_image(model, squashed(images[i : i + 64], 224)) for i in starts])
+    parts = even_parts(len(images), 64, images.device)
+    z = torch.cat([clip.encode_image(model, squashed(images[part], 224)) for part in parts])[: len(images)]
     rows = material.sentences.captions[material.split.kept_flickr]
     order = (z @ _encoded(model, material, rows.ravel()).T).argsort(1, descending=True).cpu().numpy()
     own = order // rows.shape[1] == np.arange(len(rows))[:, None]

@@ -31,6 +31,16 @@ def decode(path: Path, index: Sequence[tuple[str, int, int]], side: int) -> Tens
     return out
 
 
+def even_parts(n: int, most: int, device: torch.device) -> tuple[Tensor, ...]:
+    """Rows 0 to n in parts that are all as long, the last going on at 0.
+
+    A GPU's library takes seconds to find its way through a network at each new number of images.
+    """
+    each = max(1, min(most, n))
+    rows = torch.arange(-(-n // each) * each, device=device) % max(1, n)
+    return torch.split(rows, each)  # type: ignore[no-untyped-call, no-any-return]
+
+
 def squashed(images: Tensor, size: int) -> Tensor:
     """Whole images (n, 3, s, s) of bytes at another size, in [-1, 1], as the model is asked at test time."""
     x = F.interpolate(images.float(), (size, size), mode="bicubic", antialias=True, align_corners=False)

@@ -64,12 +64,15 @@ class JointPhase:
 
     def losses(self) -> Losses:
         """All losses of one step."""
-        whole, views = self.pictures.whole(), [self.pictures.large(), self.pictures.composed()]
+        whole, views = self.pictures.whole(), self.pictures.by_windows()
         ids, fits = self.label_sentences.draw(whole.shown, self.host)
         words, text = self.words(whole.flickr, ids)
         found = self.by_one_vector(whole, words, torch.from_numpy(fits).to(self.device))
         found["text"] = text
-        by_windows = [self.by_windows(seen, words) for seen in views]
+        with self.towers.autocast():
+            maps = locations(self.towers.model, torch.cat([seen.pixels for seen in views]))
+        parts = torch.split(maps, [len(seen.pixels) for seen in views])  # type: ignore[no-untyped-call]
+        by_windows = [self.by_windows(seen, own, words) for seen, own in zip(views, parts, strict=True)]
         return found | {k: torch.stack([own[k] for own in by_windows]).mean() for k in by_windows[0]}
 
     def words(self, flickr: Rows, sentence_ids: list[list[int]]) -> tuple[Words, Tensor]:
@@ -111,11 +114,10 @@ class JointPhase:
             "sentence": losses.sentences(scale * z @ words.sentences.T, fits),
         }
 
-    def by_windows(self, seen: Large, words: Words) -> Losses:
-        """Losses on the windows of large pictures, and of the parts they are composed of."""
-        r, t = self.recipe, self.towers
+    def by_windows(self, seen: Large, maps: Tensor, words: Words) -> Losses:
+        """Losses on the windows of large pictures, given by their maps, and of the parts they are composed of."""
+        r, t, size = self.recipe, self.towers, seen.pixels.shape[-1]
         with t.autocast():
-            maps, size = locations(t.model, seen.pixels), seen.pixels.shape[-1]
             parts = cut(maps, *seen.layout)
             views = features(t.model, parts, *geometry(size, max(parts.shape[-2:])))  # (parts, V, E)
             across = features(
@@ -144,7 +146,7 @@ class JointPhase:
         """Make the steps; the schedule shrinks so as to end by `deadline`, in `time.time()`.
 
         Args:
-            finish: called every 500 steps and at the end with the number of the step and the averaged weights.
+            finish: called at the end with the number of the step and the averaged weights.
         """
         r, t, begin = self.recipe, self.towers, time.time()
         optimiser = Optimiser(
@@ -173,7 +175,6 @@ class JointPhase:
                 )
                 if not math.isfinite(loss.item()):
                     raise FloatingPointError(f"the loss is not finite at step {step}")
-            if step % 500 == 499 or last:
-                finish(step, average.state)
             if last:
+                finish(step, average.state)
                 break

@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import timm
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from training.images import squashed
+from training.images import even_parts, squashed
 from training.material import Rows
 from training.rule import confident_mean
 from training.windows import pooled
@@ -35,9 +34,10 @@ def classifier(path: Path, device: torch.device) -> nn.Module:
 
 
 class Judge:
-    """One classifier, or several, and what they think of every image so far.
+    """One classifier, or several, and what they think of every image.
 
-    Their logits are averaged, over the sizes at which they look as well.
+    Their logits are averaged, over the sizes at which they look as well. They look at all images first, always at as
+    many together.
 
     Args:
         pack: folder with the weights.
@@ -53,15 +53,12 @@ class Judge:
         self.cells = sizes[0] // CELL
         shape = (len(images), CLASSES, self.cells, self.cells)
         self.logits = torch.empty(shape, dtype=torch.half, device=self.device)
-        self.looked = np.zeros(len(images), bool)
+        self._look()
 
     @torch.no_grad()
-    def look(self, rows: Rows, batch: int = 64) -> None:
-        """Look at those of some images that it has not yet seen."""
-        new = np.unique(rows[~self.looked[rows]])
-        self.looked[new] = True
-        for start in range(0, len(new), batch):
-            part = torch.from_numpy(new[start : start + batch]).to(self.device)
+    def _look(self, batch: int = 64) -> None:
+        """Look at all images."""
+        for part in even_parts(len(self.images), batch, self.device):
             views = [squashed(self.images[part], size) for size in self.sizes]
             seen = [self._see(model, x) for model in self.models for x in views]
             self.logits[part] = torch.stack(seen).mean(0).half()
@@ -80,7 +77,6 @@ class Judge:
         Args:
             boxes: (n, 2, 3) where in its image each crop lies, as `images.crops` returns it.
         """
-        self.look(rows)
         own = self.logits[torch.from_numpy(rows).to(self.device)].float()
         where = F.affine_grid(boxes, [len(rows), CLASSES, *grid], align_corners=False)
         return F.grid_sample(own, where, "bilinear", padding_mode="border", align_corners=False)

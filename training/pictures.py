@@ -106,37 +106,35 @@ class Pictures:
         return Whole(x, flickr, probability, targets, shown)
 
     @torch.no_grad()
-    def large(self) -> Large:
-        """Pictures of one image each at a drawn size."""
-        r, size = self.recipe, int(self.host.choice(self.recipe.sizes))
-        rows = np.concatenate(self.drawn(max(2, round(r.large * (UNIT / size) ** 2)), r.imagenet_share))
+    def by_windows(self) -> tuple[Large, Large]:
+        """Pictures of one image each and as many composed ones, all of one drawn size."""
+        size = int(self.host.choice(self.recipe.sizes))
+        count = max(2, round(self.recipe.large * (UNIT / size) ** 2))
+        return self._large(size, count), self._composed(size, count)
+
+    def _large(self, size: int, count: int) -> Large:
+        """Pictures of one image each."""
+        r = self.recipe
+        rows = np.concatenate(self.drawn(count, r.imagenet_share))
         x, boxes = self.crops(rows, size, r.large_smallest, r.large_whole)
         judged, targets = self._judged(rows, boxes, (size // CELL, size // CELL), size)
         return Large(x, (1, 1), self.rows(rows), judged, targets, targets)
 
-    @torch.no_grad()
-    def composed(self) -> Large:
+    def _composed(self, size: int, count: int) -> Large:
         """Pictures of several images; the classifier judges each as if it stood alone."""
-        r = self.recipe
-        down, across, size = r.layouts[self.host.integers(len(r.layouts))]
-        count = down * across
-        flickr, samples = self.drawn(
-            max(1, round(r.composed * (UNIT / size) ** 2)) * count, r.composed_imagenet
-        )
-        rows = self.host.permutation(np.concatenate([flickr, samples]))
-        rows = rows[: len(rows) // count * count]
+        r, cells = self.recipe, size // CELL
+        fitting = [(down, across) for down, across in r.layouts if not (cells % down or cells % across)]
+        down, across = fitting[self.host.integers(len(fitting))]
+        parts = down * across
+        rows = self.host.permutation(np.concatenate(self.drawn(count * parts, r.composed_imagenet)))
+        rows = rows[: len(rows) // parts * parts]  # few data may not fill them all
         x, boxes = self.crops(rows, r.side, r.large_smallest, r.large_whole)
-        judged, targets = self._judged(rows, boxes, (size // down // CELL, size // across // CELL), size)
-        members = torch.arange(len(rows), device=self.device).view(-1, count)
-        picture = mosaic(x, down, across, size)
+        judged, targets = self._judged(rows, boxes, (cells // down, cells // across), size)
+        members = torch.arange(len(rows), device=self.device).view(-1, parts)
         return Large(
-            picture,
-            (down, across),
-            self.rows(rows),
-            judged,
-            targets.apart(members),
-            targets.composed(members),
-        )
+            mosaic(x, down, across, size), (down, across), self.rows(rows), judged,
+            targets.apart(members), targets.composed(members),
+        )  # fmt: skip
 
     def _judged(self, rows: Rows, boxes: Tensor, grid: tuple[int, int], size: int) -> tuple[Tensor, Targets]:
         """The classifier's probabilities in the windows of crops, and what is known of each crop."""

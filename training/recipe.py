@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-# rows and columns of a composed picture, and its side; a part's side is a multiple of 32
-LAYOUTS = (
-    (1, 2, 320), (2, 1, 320), (1, 2, 448), (2, 1, 448),
-    (2, 2, 320), (2, 2, 448), (2, 2, 448), (2, 2, 512), (3, 3, 480),
-)  # fmt: skip
+# rows and columns of composed pictures; a size takes those that cut its map evenly
+LAYOUTS = ((1, 2), (2, 1), (2, 2), (2, 2), (3, 3), (4, 4))
 
 
 def _setting(default: Any, text: str) -> Any:
@@ -45,13 +42,16 @@ class Recipe:
     smallest: float = _setting(0.35, "least share of an image that a crop covers")
     whole: float = _setting(0.2, "probability of a whole image, at that side")
 
-    large: float = _setting(160.0, "pixels of the large pictures of a step, in units of 224 x 224")
-    sizes: tuple[int, ...] = _setting((288, 320, 352, 448, 512), "sides of the large pictures, drawn")
+    large: float = _setting(
+        160.0, "pixels of the large pictures of a step, in units of 224 x 224; as many are composed"
+    )
+    sizes: tuple[int, ...] = _setting(
+        (320, 384, 512), "sides of the large and composed pictures; a step draws one"
+    )
     large_smallest: float = _setting(0.5, "least share of an image that a large crop covers")
     large_whole: float = _setting(0.5, "probability of a whole image among the large ones")
-    composed: float = _setting(160.0, "pixels of the composed pictures of a step, in units of 224 x 224")
     composed_imagenet: float = _setting(0.5, "share of ImageNet photographs in composed pictures")
-    layouts: tuple[tuple[int, int, int], ...] = _setting(LAYOUTS, "composed pictures, drawn")
+    layouts: tuple[tuple[int, int], ...] = _setting(LAYOUTS, "of composed pictures, drawn")
 
     w_contrastive: float = _setting(1.0, "weight of images against captions")
     softness: float = _setting(0.3, "share of the target for captions of nearly the same meaning")
@@ -94,7 +94,7 @@ def _value(default: Any, text: str) -> Any:
     """A setting's value, of the kind that its default is of."""
     if not isinstance(default, tuple):
         return type(default)(text)
-    if isinstance(default[0], tuple):  # 2x2x448/1x2x320
+    if isinstance(default[0], tuple):  # 2x2/1x2
         return tuple(tuple(int(n) for n in part.split("x")) for part in text.split("/"))
     return tuple(type(default[0])(part) for part in text.split("/"))
 

@@ -160,10 +160,13 @@ def test_methods_score_as_they_do_with_nothing_sped_up(name):
     torch.testing.assert_close(found[1], found[0], atol=2e-2, rtol=0)
 
 
-def test_the_tagger_on_the_device_says_what_it_says_on_the_cpu():
+@pytest.mark.parametrize(
+    ("method", "options"), [("ml-tta", {"views": 32}), ("auto", {}), ("ml-tta", {"look": "local"})]
+)
+def test_the_tagger_on_the_device_says_what_it_says_on_the_cpu(method, options):
     said = []
     for device in ("cuda", "cpu"):
-        tagger = mltta.Tagger(backbone(True, device=device), LABELS, method="ml-tta", views=32)
+        tagger = mltta.Tagger(backbone(True, device=device), LABELS, method=method, **options)
         said.append(tagger([str(photo) for photo in PHOTOS]))
     for here, there in zip(*said, strict=True):
         assert here.error is there.error is None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mltta.accelerate.views import DeviceViews
-from mltta.images.views import ViewSpec
+from mltta.images.views import LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
 from mltta.model.image_tower import ImageTower
 from mltta.pipeline.encode import encode
@@ -73,6 +73,25 @@ def test_photos_encoded_together_have_the_features_of_each_alone(views, renders)
             torch.testing.assert_close(one[MIXED].float(), other[MIXED].float(), atol=2e-2, rtol=0)
     assert at_once.size == {1000: 7, 20: 2, 10: 1}[views]
     assert sum(backbone.image_tower.passed) == 7 * CROPS.count + 5 * MIXED.count
+
+
+@pytest.mark.parametrize("renders", [True, False], ids=["views made there", "views made before"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_local_views_have_the_same_rows_together_and_alone(clean, renders):
+    plain, spec = golden.backbone("vit"), LocalSpec(size=48, window=16, stride=8, clean=clean)
+    gpu = device(1000, renders)
+    gpu._local_towers = {spec: plain.tower_of(spec)}
+    gpu._local_renderers = {48: DeviceViews(plain.preprocess.at(48), "cpu") if renders else None}
+    prepare = [
+        Prepare(lambda key: key, (spec,), plain.preprocess, on_device=there) for there in (renders, False)
+    ]
+    photos = [Photo(i, str(i), photo(i, (90, 60))) for i in range(3)]
+    together, alone = (
+        encode(backbone, [make(one) for one in photos])
+        for backbone, make in zip((gpu, plain), prepare, strict=True)
+    )
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(one[spec].float(), other[spec].float(), atol=3e-4, rtol=0)
 
 
 def test_no_photos_have_no_features():

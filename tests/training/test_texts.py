@@ -68,11 +68,11 @@ def test_a_label_sentence_names_what_its_picture_shows_and_fits_all_that_show_it
 
 
 def test_recipes_are_written_as_a_name_and_settings() -> None:
-    name, recipe = named("b:lr_image=2e-4,steps=10,layouts=2x2x448/1x2x320,sizes=320", Recipe())
+    name, recipe = named("b:lr_image=2e-4,steps=10,layouts=2x2/1x2,sizes=320", Recipe())
     assert name == "b"
     assert recipe.lr_image == 2e-4
     assert recipe.steps == 10
-    assert recipe.layouts == ((2, 2, 448), (1, 2, 320))
+    assert recipe.layouts == ((2, 2), (1, 2))
     assert recipe.sizes == (320,)
     assert recipe.lr == Recipe().lr
 
@@ -82,6 +82,9 @@ def test_a_setting_that_does_not_exist_is_refused_with_those_that_do() -> None:
         Recipe().changed("speed=3")
 
 
-def test_every_part_of_a_composed_picture_has_whole_locations() -> None:
-    for down, across, size in Recipe().layouts:
-        assert size % (32 * down) == size % (32 * across) == 0
+def test_every_size_can_be_cut_into_parts_of_whole_locations() -> None:
+    recipe = Recipe()
+    for size in recipe.sizes:
+        cells = size // 32
+        assert size % 32 == 0
+        assert any(cells % down == cells % across == 0 for down, across in recipe.layouts)

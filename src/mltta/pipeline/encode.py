@@ -55,15 +55,15 @@ def _together(
         pixels = _pixels(backbone, photos, spec, seed)  # (B, N, 3, S, S), of local views their input alone
         features = backbone.tower_of(spec)(pixels.flatten(0, 1))
         found[spec] = features.view(len(photos), -1, features.shape[-1])
-    if any(isinstance(spec, LocalSpec) for spec in specs):
+    with_clean = [spec for spec in specs if isinstance(spec, LocalSpec) and spec.has_clean]
+    if with_clean:
         crops = next(
             (found[spec] for spec in specs if isinstance(spec, ViewSpec) and not spec.generated), None
         )
         if crops is None:
             crops = backbone.encode_images(_pixels(backbone, photos, ViewSpec(count=1), seed)[:, 0])[:, None]
-        for spec in specs:
-            if isinstance(spec, LocalSpec):
-                found[spec] = torch.cat([crops[:, :1], found[spec]], dim=1)
+        for spec in with_clean:
+            found[spec] = torch.cat([crops[:, :1], found[spec]], dim=1)
     # left on the device: waiting for them here would hold up the views of the next photos
     rounded = {spec: features.half() for spec, features in found.items()}
     return [{spec: features[i] for spec, features in rounded.items()} for i in range(len(photos))]
