@@ -38,7 +38,7 @@ def even_parts(n: int, most: int, device: torch.device) -> tuple[Tensor, ...]:
     """
     each = max(1, min(most, n))
     rows = torch.arange(-(-n // each) * each, device=device) % max(1, n)
-    return torch.split(rows, each)  # type: ignore[no-untyped-call, no-any-return]
+    return torch.split(rows, each)
 
 
 def squashed(images: Tensor, size: int) -> Tensor:

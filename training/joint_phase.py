@@ -71,7 +71,7 @@ class JointPhase:
         found["text"] = text
         with self.towers.autocast():
             maps = locations(self.towers.model, torch.cat([seen.pixels for seen in views]))
-        parts = torch.split(maps, [len(seen.pixels) for seen in views])  # type: ignore[no-untyped-call]
+        parts = torch.split(maps, [len(seen.pixels) for seen in views])
         by_windows = [self.by_windows(seen, own, words) for seen, own in zip(views, parts, strict=True)]
         return found | {k: torch.stack([own[k] for own in by_windows]).mean() for k in by_windows[0]}
 
