@@ -1,0 +1,52 @@
+"""Put a run's weights into the package, with what depends on them: caption embeddings, word features, checksums.
+
+python -m training.ship --run RUNS/closer [--to src/mltta/assets/mini]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from mltta import CaptionBase, load_backbone
+from mltta.model import vocabulary
+from mltta.model.folder import SUMS
+from mltta.model.prompts import list_templates
+from mltta.model.weights import MINI
+from mltta.storage import checksums
+from training.model import WEIGHTS
+
+FILES = (WEIGHTS, "open_clip_config.json", "bpe.txt.gz")
+
+
+def ship(run: Path, to: Path) -> None:
+    """Copy the model, then embed the captions that are there and the words of all built-in lists."""
+    texts = (to / "captions" / "texts.txt").read_text(encoding="utf-8").splitlines()
+    (to / SUMS).unlink(missing_ok=True)
+    for name in FILES:
+        shutil.copyfile(run / name, to / name)
+    sums = {"files": {name: checksums.of_file(to / name) for name in sorted(FILES)}}
+    (to / SUMS).write_text(json.dumps(checksums.sealed(sums), indent=1) + "\n")
+    backbone = load_backbone(str(to), device="cpu")
+    backbone.name = "mini"
+    CaptionBase.build(texts, backbone).save(to / "captions", compact=True)
+    words = backbone.vocabulary("simple")
+    name = vocabulary.identity(backbone.text_fingerprint, list_templates("simple"), words.texts)
+    vocabulary.save_to(to / "vocabulary.safetensors", name, words)
+    print(f"{to}: the weights of {run}, {len(texts):,} captions, {len(words.texts):,} words")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Ship a run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--run", type=Path, required=True, help="folder of a run, or of the mean of several")
+    parser.add_argument("--to", type=Path, default=MINI, help="the embedded model's folder")
+    args = parser.parse_args(argv)
+    ship(args.run, args.to)
+
+
+if __name__ == "__main__":
+    main()
