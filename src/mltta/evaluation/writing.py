@@ -13,7 +13,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 
 from mltta.errors import MlttaError
 from mltta.evaluation.records import Line, Record, read_lines, row_bytes, to_line, to_row
@@ -21,6 +20,7 @@ from mltta.evaluation.run_file import damaged, read_run, run_text
 from mltta.methods.base import State
 from mltta.storage import atomic, checksums
 from mltta.storage.reading import reading
+from mltta.storage.tensors import to_bytes
 
 log = logging.getLogger("mltta")
 
@@ -88,9 +88,8 @@ class ResultWriter:
         """Keep an online method's memory, and how many records it has seen."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
         header = {"records": str(self.count)}
-        header[checksums.CHECKSUM] = checksums.of_tensors(tensors, header)
         with _writing(self.folder):
-            atomic.write(self.folder / "state.safetensors", save(tensors, header))
+            atomic.write(self.folder / "state.safetensors", to_bytes(tensors, header))
 
     def load_state(self) -> State | None:
         """The kept memory; records after it are dropped, to be made again from it. None: start from nothing."""

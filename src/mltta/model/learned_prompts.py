@@ -19,7 +19,7 @@ from torch import Tensor
 from mltta.errors import ConfigError, WeightsError
 from mltta.storage import atomic, checksums, hub
 from mltta.storage.reading import explain
-from mltta.storage.tensors import read_file
+from mltta.storage.tensors import read_file, to_bytes
 
 if TYPE_CHECKING:
     from mltta.labels import LabelSet
@@ -215,17 +215,14 @@ def push_prompts(prompts: AnyPrompts, name: str, private: bool = False) -> str:
 
 def save_prompts(prompts: AnyPrompts, path: str | os.PathLike[str]) -> Path:
     """Write one safetensors file; what is known about the prompts is JSON in its header."""
-    from safetensors.torch import save
-
     file = Path(path)
     if file.suffix != ".safetensors":
         raise ConfigError(f"{file}: prompts are saved as .safetensors, name the file so")
     tensors = {k: v.contiguous() for k, v in prompts.tensors.items()}
     header = {"mltta": json.dumps({"format": FORMAT, "kind": prompts.kind, **prompts.about})}
-    header[checksums.CHECKSUM] = checksums.of_tensors(tensors, header)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write(file, save(tensors, header))
+        atomic.write(file, to_bytes(tensors, header))
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
     return file

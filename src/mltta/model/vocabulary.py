@@ -12,13 +12,13 @@ import logging
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.storage import atomic
 from mltta.storage.checksums import of_tensors
 from mltta.storage.folders import cache_folder
+from mltta.storage.tensors import to_bytes
 
 log = logging.getLogger("mltta")
 FORMAT = "mltta-vocabulary-1"
@@ -86,9 +86,8 @@ def save_to(file: Path, name: str, vocabulary: Vocabulary) -> None:
     """Keep features; a disk that takes none costs time, not the run."""
     tensors = {"features": vocabulary.features.cpu().half().contiguous()}
     about = {"identity": name, "texts": json.dumps(vocabulary.texts)}
-    about["checksum"] = of_tensors(tensors, about)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write(file, save(tensors, about))
+        atomic.write(file, to_bytes(tensors, about))
     except OSError as error:
         log.warning("the features of everyday words could not be kept in %s: %s", file, error)

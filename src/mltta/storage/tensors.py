@@ -1,9 +1,11 @@
-"""Read tensors from a file without running code in it."""
+"""Tensors in files: read without running code in them, written with a checksum."""
 
 from __future__ import annotations
 
+import json
 import pickle
 import zipfile
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import torch
 
 from mltta.errors import WeightsError
+from mltta.storage.checksums import CHECKSUM, of_tensors
 
 #: what training loops pickle beside the weights; it is read as a husk, and nothing of it ever runs
 _LEFTOVERS = ("torch.optim.", "collections.defaultdict", "builtins.dict", "numpy.")
@@ -28,6 +31,19 @@ class _Husk:
 
 def _plain_dict(*_: Any) -> dict[Any, Any]:
     return {}
+
+
+def to_bytes(tensors: Mapping[str, torch.Tensor], about: Mapping[str, str]) -> bytes:
+    """A safetensors file with its checksum; the same tensors and words always give the same bytes."""
+    from safetensors.torch import save
+
+    data = save(dict(tensors), {**about, CHECKSUM: of_tensors(tensors, about)})
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))  # the library knows no order
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data[8 + size :]
 
 
 def read_file(path: Path, allow_torchscript: bool = False) -> tuple[Any, bool]:
