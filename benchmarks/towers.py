@@ -1,0 +1,90 @@
+"""`auto` on every kind of image tower, with random weights: does it run, by which path, and how long does it take?
+
+    python -m benchmarks.towers [--models ViT-B-16 RN50 ViT-B-16-SigLIP convnext_base MobileCLIP-S1]
+
+Scores of random weights mean nothing; what is checked is that they are finite and that photos differ. SigLIP's tokenizer
+comes from the hub, so a stand-in takes its place: CLIP's, its ids folded into SigLIP's vocabulary.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import open_clip
+import torch
+from open_clip.tokenizer import SimpleTokenizer
+from torch import Tensor
+
+from mltta import Tagger
+from mltta.model.acceleration import choose
+from mltta.model.backbone import Backbone
+from mltta.model.device import pick_device, pick_dtype
+from mltta.model.weights import Loaded
+
+PHOTOS = sorted((Path(__file__).parents[1] / "examples" / "photos").glob("*.jpg"))[:3]
+MODELS = ("ViT-B-16", "RN50", "ViT-B-16-SigLIP", "convnext_base", "MobileCLIP-S1")
+
+
+class Folded:
+    """CLIP's tokenizer with ids that fit a smaller vocabulary."""
+
+    def __init__(self, length: int, size: int):
+        self.context_length, self.size = length, size
+        self.plain = SimpleTokenizer(context_length=length)
+
+    def __call__(self, texts: list[str]) -> Tensor:
+        return self.plain(texts) % self.size
+
+
+def load(name: str, device: str) -> Backbone:
+    """An open_clip model with random weights and its own tokenizer, or one that stands in for it."""
+    torch.manual_seed(0)
+    model = open_clip.create_model(name, load_weights=False)
+    settings = open_clip.get_model_config(name)
+    assert settings is not None
+    text = settings["text_cfg"]
+    if "hf_tokenizer_name" in text:
+        tokenizer = Folded(text.get("context_length", 64), text["vocab_size"])
+    else:
+        tokenizer = open_clip.get_tokenizer(name)
+    chosen = pick_device(device)
+    loaded = Loaded(name, model, tokenizer, model.visual.preprocess_cfg)
+    return Backbone(loaded, chosen, pick_dtype(None, chosen), choose(chosen, None))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--device", default="auto")
+    args = parser.parse_args()
+    print(
+        "| model | local views by | words encoded in, s | an image, s | scores |\n|---|---|---|---|---|",
+        flush=True,
+    )
+    for name in args.models:
+        backbone = load(name, args.device)
+        start = time.perf_counter()
+        backbone.vocabulary("simple")
+        words = time.perf_counter() - start
+        tagger = Tagger(backbone, ["dog", "cat", "person", "tripod"], method="auto", captions="none")
+        start = time.perf_counter()
+        found = tagger([str(photo) for photo in PHOTOS])
+        each = (time.perf_counter() - start) / len(PHOTOS)
+        scores = torch.tensor(
+            [[item["score"] for item in sorted(tags, key=lambda i: i["label"])] for tags in found]
+        )
+        assert torch.isfinite(scores).all()
+        assert (scores.std(dim=0) > 0).any(), "every photo has the same scores"
+        path = "tiles" if backbone.local is None else "its map"
+        print(
+            f"| {name} | {path} | {words:.0f} | {each:.2f} | {scores.min():.3f} to {scores.max():.3f} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
