@@ -2,7 +2,7 @@
 
     python -m benchmarks.towers [--models ViT-B-16 RN50 ViT-B-16-SigLIP convnext_base MobileCLIP-S1]
 
-Scores of random weights mean nothing; what is checked is that they are finite and that photos differ. SigLIP's tokenizer
+Scores of random weights mean nothing; checked is that they are finite and that photos differ. SigLIP's tokenizer
 comes from the hub, so a stand-in takes its place: CLIP's, its ids folded into SigLIP's vocabulary.
 """
 
