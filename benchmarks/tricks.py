@@ -37,7 +37,7 @@ CPU = {
 }
 CUDA = {
     "shared-prefix": (("labels", "prefix_attention"), "stream"),
-    "search": (("search",), "search"),
+    "search": (("cuda_search",), "search"),
     "views": (("views", "augmix", "boxes", "resample"), "stream"),
     "kernels": (("kernels",), "stream"),
     "draws": (("draws",), "stream"),

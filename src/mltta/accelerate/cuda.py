@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from mltta.accelerate.cuda_labels import CudaLabelEncoder
+from mltta.accelerate.cuda_search import HalfSearch
 from mltta.accelerate.cuda_tower import CudaImageTower
 from mltta.accelerate.patches import speed_up_patches
-from mltta.accelerate.search import HalfSearch
 from mltta.accelerate.views import DeviceViews
 from mltta.images.views import Preprocess
 from mltta.model.acceleration import Acceleration, Renderer
