@@ -1,4 +1,4 @@
-"""Captions by the million on a CPU: FAISS, where it is installed (`pip install mltta[faiss]`), finds the same up to ties."""
+"""Captions by the million on a CPU: FAISS finds them, where it is installed (`pip install mltta[faiss]`)."""
 
 from __future__ import annotations
 
