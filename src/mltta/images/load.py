@@ -25,6 +25,7 @@ from mltta.images.budget import (
     open_file,
     too_large,
 )
+from mltta.images.working import draft, reduced
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"})
 
@@ -43,7 +44,7 @@ _STRIP_PIXELS = 1 << 20
 _opening = threading.Lock()
 
 
-def load_image(source: Any) -> Image.Image:
+def load_image(source: Any, *, working: bool = False) -> Image.Image:
     """Read one picture as an upright RGB image, transparency laid over white.
 
     An image that is RGB and upright already comes back as it is, not copied.
@@ -51,6 +52,7 @@ def load_image(source: Any) -> Image.Image:
     Args:
         source: a path, the bytes of a file, a PIL image, or pixels as an array or tensor: (H, W), (H, W, 1),
             (H, W, 3) or (H, W, 4), for tensors (C, H, W) too; uint8, or floats in [0, 1].
+        working: at the size that views are made of: large photos reduced to 1/2, 1/4 or 1/8 (`images.working`).
 
     Example:
         >>> load_image(np.full((2, 3), 255, np.uint8)).getpixel((0, 0))
@@ -60,19 +62,22 @@ def load_image(source: Any) -> Image.Image:
         name = os.fsdecode(source)
         file, size = open_file(name)
         with file:
-            return _decode(file, size, name)
+            return _decode(file, size, name, working)
     if isinstance(source, (bytes, bytearray, memoryview)):
         check_bytes(len(source), "image bytes")
-        return _decode(io.BytesIO(source), len(source), "image bytes")
+        return _decode(io.BytesIO(source), len(source), "image bytes", working)
     if isinstance(source, Image.Image):
         check_size(*source.size, "image")
-        return _finish(source, "image")
+        return _finish(source, "image", working)
     if isinstance(source, torch.Tensor):
-        return _from_array(_tensor_to_array(source), "tensor")
-    if isinstance(source, np.ndarray):
-        return _from_array(source, "array")
-    kinds = "a path, the bytes of a file, a PIL image, a numpy array or a torch tensor"
-    raise ImageError(f"cannot make an image of a {type(source).__name__}; give {kinds}")
+        source, kind = _tensor_to_array(source), "tensor"
+    elif isinstance(source, np.ndarray):
+        kind = "array"
+    else:
+        kinds = "a path, the bytes of a file, a PIL image, a numpy array or a torch tensor"
+        raise ImageError(f"cannot make an image of a {type(source).__name__}; give {kinds}")
+    image = _from_array(source, kind)
+    return reduced(image) if working else image
 
 
 def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
@@ -90,7 +95,10 @@ def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def image_id(source: Any) -> str:
-    """Name a picture by its size and RGB pixels, the same whether it comes from a path, bytes or an array."""
+    """Name a picture by its size and RGB pixels, the same whether it comes from a path, bytes or an array.
+
+    The views of a photo hang on the name of what they are made of: ``image_id(load_image(photo, working=True))``.
+    """
     image = load_image(source)
     digest = hashlib.blake2b(f"{image.width}x{image.height}:".encode(), digest_size=16)
     for _, strip in _strips(image):
@@ -112,7 +120,7 @@ def _walk(folder: Path) -> Iterator[Path]:
                 yield Path(root, name)
 
 
-def _decode(file: IO[bytes], size: int, name: str) -> Image.Image:
+def _decode(file: IO[bytes], size: int, name: str, working: bool) -> Image.Image:
     """Read an encoded image, looking at its headers before any pixel."""
     if not size or not file.read(1):
         raise ImageError(f"{name}: the file is empty; copy or download it again")
@@ -134,19 +142,24 @@ def _decode(file: IO[bytes], size: int, name: str) -> Image.Image:
     except Exception:
         raise _damaged(name) from None
     check_header(image, file, name)
-    return _finish(image, name, own=True)
+    return _finish(image, name, working, own=True)
 
 
-def _finish(image: Image.Image, name: str, own: bool = False) -> Image.Image:
+def _finish(image: Image.Image, name: str, working: bool, own: bool = False) -> Image.Image:
     """Decode, convert to RGB and turn upright.
 
     Args:
-        own: nobody else has the image, so that its pixels go as soon as there is a converted copy.
+        own: nobody else has the image, so that its decoder may be told what to do, and its pixels go as soon as there
+            is a converted copy.
     """
     try:
+        if own and working:
+            draft(image)
         image.load()
         turn = _UPRIGHT.get(_orientation(image))
         rgb = _to_rgb(image, name)
+        if working:
+            rgb = reduced(rgb)
         if own and rgb is not image:
             image.close()
         if turn is not None:

@@ -129,7 +129,7 @@ class Pipeline:
         }
 
         def read(photo: Photo) -> Callable[[], Any]:
-            return lambda: load_image(photo.source)
+            return lambda: load_image(photo.source, working=True)
 
         looks = [look_at(read(x.photo), seed=self.seed, name=x.photo.name) for x in photos]
         return Encoded(features, looks)
