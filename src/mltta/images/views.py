@@ -318,10 +318,19 @@ def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
 
 def normalise_levels(pixels: torch.Tensor, preprocess: Preprocess) -> torch.Tensor:
     """Turn levels (N, S, S, 3) into `(x / 255 - mean) / std`, channels first."""
-    views = pixels.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
-    device = pixels.device
-    mean, std = (torch.tensor(v, device=device).view(1, 3, 1, 1) for v in (preprocess.mean, preprocess.std))
-    return views.div_(255).sub_(mean).div_(std)
+    shape, shown = (1, 3, 1, 1), pixels.permute(0, 3, 1, 2)
+    if pixels.device.type == "cpu":
+        # by numpy, to the same bits: torch would start threads of its own in each of those that decode
+        mean, std = (np.array(v, np.float32).reshape(shape) for v in (preprocess.mean, preprocess.std))
+        views = shown.numpy().astype(np.float32, order="C")
+        views /= 255
+        views -= mean
+        views /= std
+        return torch.from_numpy(views)
+    means, stds = (
+        torch.tensor(v, device=pixels.device).view(shape) for v in (preprocess.mean, preprocess.std)
+    )
+    return shown.to(torch.float32, memory_format=torch.contiguous_format).div_(255).sub_(means).div_(stds)
 
 
 def _require(fine: bool, message: str) -> None:
