@@ -16,7 +16,7 @@ from mltta.captions.open import open_captions
 from mltta.captions.store import CaptionBase, default_captions
 from mltta.decision import Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
-from mltta.images.load import find_images
+from mltta.images.find import find_images
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.methods import Method, create_method, method_class
 from mltta.model.backbone import Backbone

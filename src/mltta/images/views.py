@@ -18,9 +18,10 @@ from PIL import Image
 
 from mltta.errors import ConfigError, ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, augmix, draw_plans
+from mltta.images.formats import SUFFIXES
 from mltta.images.geometry import CROP_DRAWS, Floats, clean_axes, crop_boxes, working_size
-from mltta.images.load import SUFFIXES, load_image
 from mltta.images.load import image_id as content_id
+from mltta.images.load import load_image
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
