@@ -1,6 +1,6 @@
 """Colours as they were meant: photos in Display P3, Adobe RGB or CMYK become sRGB by the profile that is in the file.
 
-As browsers do it, perceptually. A profile that means sRGB, or that is damaged, changes no pixel; nor does one of grey.
+Relative to white, as browsers show them. A profile that means sRGB, or that is damaged, changes no pixel; nor does one of grey.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _change(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
             log.debug("a colour profile of another kind of pixels is ignored")
             return None
         shown = "RGB" if mode == "CMYK" else mode
-        intent = ImageCms.Intent.PERCEPTUAL
+        intent = ImageCms.Intent.RELATIVE_COLORIMETRIC
         change = ImageCms.buildTransform(given, ImageCms.createProfile("sRGB"), mode, shown, intent)
         if mode != "CMYK":
             levels = np.linspace(0, 255, 9).round().astype(np.uint8)

@@ -18,46 +18,8 @@ _HEIF = frozenset({".heic", ".heif", ".hif"})
 SUFFIXES = frozenset(
     {".jpg", ".jpeg", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif", *_HEIF}
 )
-_RAW = [
-    ".3fr",
-    ".arw",
-    ".cr2",
-    ".cr3",
-    ".dng",
-    ".erf",
-    ".iiq",
-    ".mrw",
-    ".nef",
-    ".nrw",
-    ".orf",
-    ".pef",
-    ".raf",
-    ".raw",
-    ".rw2",
-    ".sr2",
-    ".srf",
-    ".srw",
-    ".x3f",
-]
-_OTHERS = [
-    ".ai",
-    ".eps",
-    ".exr",
-    ".hdr",
-    ".heics",
-    ".j2k",
-    ".jp2",
-    ".jpf",
-    ".jxl",
-    ".jxr",
-    ".psb",
-    ".psd",
-    ".svg",
-    ".svgz",
-    ".tga",
-    ".wdp",
-    ".xcf",
-]
+_RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .mrw .nef .nrw .orf .pef .raf .raw .rw2 .sr2 .srf .srw .x3f"
+_OTHERS = ".ai .eps .exr .hdr .heics .j2k .jp2 .jpf .jxl .jxr .psb .psd .svg .svgz .tga .wdp .xcf"
 KINDS = "JPEG, PNG, GIF, WebP, BMP, TIFF, AVIF or HEIC"
 INSTALL_HEIF = "install mltta[heif]"
 
@@ -82,9 +44,9 @@ def why_unreadable(suffix: str) -> str | None:
         return None if reads_heif() else INSTALL_HEIF
     if suffix == ".avif":
         return None if reads_avif() or reads_heif() else "upgrade Pillow"
-    if suffix in _RAW:
+    if suffix in _RAW.split():
         return "a camera's raw file, export it as JPEG"
-    return "convert it to JPEG or PNG" if suffix in _OTHERS else None
+    return "convert it to JPEG or PNG" if suffix in _OTHERS.split() else None
 
 
 def reads_avif() -> bool:
