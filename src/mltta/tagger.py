@@ -16,7 +16,7 @@ from mltta.captions.open import open_captions
 from mltta.captions.store import CaptionBase, default_captions
 from mltta.decision import Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
-from mltta.images.load import find_images
+from mltta.images.find import find_images
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.methods import Method, create_method, method_class
 from mltta.model.backbone import Backbone
@@ -24,6 +24,7 @@ from mltta.model.load import load_backbone
 from mltta.model.prompts import DescriptionSource, TemplateSource
 from mltta.pipeline.execution import Execution
 from mltta.pipeline.features import Pipeline
+from mltta.pipeline.overlap import overlapped
 from mltta.pipeline.prepare import Photo
 from mltta.pipeline.score import Scored, Scorer
 
@@ -114,8 +115,7 @@ class Tagger:
             log.warning(
                 "the embedded model reads English only; labels in other languages will score at random"
             )
-        # one thread decodes ahead: processes would be started anew for every call
-        self.backbone, self.seed, self.execution = backbone, seed, execution or Execution(workers=0)
+        self.backbone, self.seed, self.execution = backbone, seed, execution or Execution()
         base: CaptionBase | Literal[False] | None
         if captions is None or captions is False or isinstance(captions, CaptionBase):
             base = captions
@@ -164,9 +164,9 @@ class Tagger:
         """Tag images one after another, in order; the next ones are decoded while these are encoded."""
         scorer = Scorer(self.method, self.decision, self.pipeline, where=self.where)
         photos = map(_photo, count(), images)
-        for batch in self.pipeline(photos):
-            for scored in scorer(batch):
-                yield self._tags(scored)
+        behind = self.backbone.device.type != "cpu"
+        for batch in overlapped(self.pipeline(photos), scorer.begin, scorer.finish, behind):
+            yield from map(self._tags, batch)
 
     def _tags(self, scored: Scored) -> Tags:
         if scored.score is None or scored.present is None:

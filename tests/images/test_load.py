@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 
 from mltta.errors import ImageError
 from mltta.images import load as images
-from mltta.images.load import find_images, image_id, load_image
+from mltta.images.load import image_id, load_image
 
 RED, GREEN, WHITE = (255, 0, 0), (0, 255, 0), (255, 255, 255)
 
@@ -292,30 +292,3 @@ def test_the_id_does_not_depend_on_how_the_image_is_cut(monkeypatch: pytest.Monk
     whole = image_id(noise())
     monkeypatch.setattr(images, "_STRIP_PIXELS", 130)
     assert image_id(noise()) == whole
-
-
-# Finding files
-
-
-def test_find_images_walks_sorted_and_skips_the_hidden_and_the_rest(tmp_path: Path) -> None:
-    names = ["b.JPG", "a.png", "sub/c.tiff", "sub/deep/d.webp", "notes.txt", "e.pdf", "a.avif"]
-    hidden = [".hidden.jpg", ".cache/f.jpg", "sub/.git/g.png"]
-    for name in names + hidden:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    (tmp_path / "folder.jpg").mkdir()
-    found = [path.relative_to(tmp_path).as_posix() for path in find_images([tmp_path])]
-    assert found == ["a.png", "b.JPG", "sub/c.tiff", "sub/deep/d.webp"]
-
-
-def test_find_images_keeps_given_files_in_the_given_order(tmp_path: Path) -> None:
-    for name in ("z.png", "notes.txt", ".hidden.jpg"):
-        (tmp_path / name).touch()
-    given = [tmp_path / name for name in ("z.png", "notes.txt", ".hidden.jpg")]
-    assert find_images(given) == given
-    assert find_images(str(given[0])) == [given[0]]
-
-
-def test_find_images_names_a_missing_path(tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="gone: no such file or folder"):
-        find_images([tmp_path, tmp_path / "gone"])

@@ -46,6 +46,18 @@ def test_processes_do_it_where_there_are_some_and_a_thread_of_this_one_where_not
     assert {pid for _, pid in in_order(slower_first, range(12), workers=0, ahead=6)} == {os.getpid()}
 
 
+def test_several_threads_work_at_once_and_results_keep_their_order() -> None:
+    meet = threading.Barrier(3, timeout=10)  # opens only where three are at work together
+
+    def work(key: int) -> int:
+        if key < 3:
+            meet.wait()
+        return key
+
+    assert list(in_order(work, range(9), workers=0, threads=3, ahead=5)) == list(range(9))
+    assert left_over() == []
+
+
 def threads_of_torch(_: int) -> int:
     return torch.get_num_threads()
 

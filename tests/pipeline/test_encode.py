@@ -14,7 +14,8 @@ from mltta.images.views import LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
 from mltta.model.image_tower import ImageTower
 from mltta.pipeline.encode import encode
-from mltta.pipeline.execution import Halving
+from mltta.pipeline.execution import Execution, Halving
+from mltta.pipeline.features import Pipeline
 from mltta.pipeline.prepare import Photo, Prepare, Prepared
 from tests import golden_data as golden
 from tests.test_tagger import photo
@@ -92,6 +93,36 @@ def test_local_views_have_the_same_rows_together_and_alone(clean, renders):
     )
     for one, other in zip(together, alone, strict=True):
         torch.testing.assert_close(one[spec].float(), other[spec].float(), atol=3e-4, rtol=0)
+
+
+@pytest.mark.parametrize("renders", [True, False], ids=["views made there", "views made before"])
+def test_a_small_batch_is_filled_up_to_the_size_of_the_others_and_its_features_stay(renders):
+    backbone = device(1000, renders)
+    photos = prepared(on_device=renders)[:2]
+    found = encode(backbone, photos, at_once=Halving(8), fill=8)
+    assert backbone.image_tower.passed == [8 * CROPS.count, 8 * MIXED.count]
+    for one, other in zip(found, encode(device(1000, renders), photos), strict=True):
+        for spec in (CROPS, MIXED):
+            assert one[spec].shape == other[spec].shape
+            torch.testing.assert_close(one[spec].float(), other[spec].float(), atol=3e-4, rtol=0)
+
+
+def test_it_is_filled_no_further_than_memory_allows():
+    photos = prepared(on_device=True)[2:4]
+    halved, tight = device(1000, True), device(20, True)
+    encode(halved, photos, at_once=Halving(4), fill=8)
+    assert halved.image_tower.passed == [4 * CROPS.count]
+    encode(tight, photos, at_once=Halving(8), fill=8)
+    assert tight.image_tower.passed == [2 * CROPS.count], "filled up they would not fit"
+
+
+@pytest.mark.parametrize(("count", "passes"), [(3, [4]), (4, [4]), (9, [4, 4, 4]), (1, [1])])
+def test_a_stream_passes_batches_of_one_size(count, passes):
+    backbone = device(1000, True)
+    pipeline = Pipeline(backbone, [CROPS], execution=Execution(batch_size=4, threads=2))
+    found = [item for batch in pipeline(Photo(i, str(i), photo(i)) for i in range(count)) for item in batch]
+    assert [item.photo.index for item in found] == list(range(count))
+    assert backbone.image_tower.passed == [n * CROPS.count for n in passes]
 
 
 def test_no_photos_have_no_features():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from types import SimpleNamespace
 
@@ -12,6 +11,7 @@ import torch
 
 from mltta import load_backbone
 from mltta.errors import ConfigError
+from mltta.pipeline import execution
 from mltta.pipeline.execution import COMPILED_IMAGES, Execution, Halving
 
 
@@ -21,13 +21,13 @@ def mini():
 
 
 def test_what_is_told_is_done(mini) -> None:
-    told = Execution(batch_size=3, workers=2)
-    assert (told.images_at_once(mini), told.processes(mini)) == (3, 2)
+    told = Execution(batch_size=3, threads=5)
+    assert (told.images_at_once(mini), told.decoders(mini)) == (3, 5)
 
 
-@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"batch_size": -1}, {"workers": -1}])
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"batch_size": -1}, {"workers": -1}, {"threads": 0}])
 def test_what_cannot_be_done_is_refused(wrong) -> None:
-    with pytest.raises(ConfigError, match="a batch size of at least 1 and 0 or more workers"):
+    with pytest.raises(ConfigError, match="a batch size and threads of at least 1 and 0 or more workers"):
         Execution(**wrong)
 
 
@@ -39,22 +39,20 @@ def test_a_cpu_works_on_as_many_images_as_it_has_threads_and_on_no_more_than_eig
     assert Execution().images_at_once(mini) == images
 
 
-def test_processes_are_some_on_a_cpu_many_beside_a_gpu_and_none_without_memory_to_share(
-    mini, monkeypatch
+@pytest.mark.parametrize(("cores", "on_cpu", "beside"), [(1, 1, 1), (2, 2, 2), (12, 8, 12), (64, 8, 16)])
+def test_as_many_threads_decode_as_there_are_cores_and_beside_a_gpu_up_to_sixteen(
+    mini, monkeypatch, cores, on_cpu, beside
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    monkeypatch.setattr(execution, "cores", lambda: cores)
     beside_a_gpu = SimpleNamespace(device=torch.device("cuda"))
-    for free, on_cpu, beside in ((8 * 2**30, 3, 12), (2**30, 0, 0)):
-        monkeypatch.setattr(os, "statvfs", lambda _, free=free: SimpleNamespace(f_bavail=free, f_frsize=1))
-        assert Execution().processes(mini) == on_cpu
-        assert Execution().processes(beside_a_gpu) == beside
+    assert (Execution().decoders(mini), Execution().decoders(beside_a_gpu)) == (on_cpu, beside)
 
 
 def test_choices_are_logged_for_those_who_ask(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "mltta"):
         backbone = load_backbone("mini", device="cpu")
-        at_once, processes = Execution().images_at_once(backbone), Execution().processes(backbone)
-    said = [f"{at_once} images at a time", f"{processes} processes decode"]
+        at_once, threads = Execution().images_at_once(backbone), Execution().decoders(backbone)
+    said = [f"{at_once} images at a time", f"{threads} threads decode"]
     for word in (*said, "mini on cpu", "float32", "8 views at a time"):
         assert word in caplog.text
 

@@ -91,7 +91,7 @@ def tag(
     allow_remote_code: options.AllowRemoteCode = False,
     verbose: options.Verbose = False,
 ) -> None:
-    from mltta.images.load import find_images
+    from mltta.images.find import search_images
     from mltta.pipeline.execution import Execution
     from mltta.report.tags import Writer
     from mltta.tagger import Tagger
@@ -99,7 +99,10 @@ def tag(
     missing = [path for path in paths if not path.exists()]
     if len(missing) < len(paths):  # what is there is tagged; what is not is listed with the rest that failed
         paths = [path for path in paths if path not in missing]
-    files = find_images(paths)
+    found = search_images(paths)
+    files = found.images
+    if found.skipped:
+        typer.echo(str(found), err=True)
     for folder in (annotate, where):
         if folder is not None:
             make_folder(folder)

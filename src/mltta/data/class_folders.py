@@ -8,7 +8,7 @@ from mltta.data.dataset import Dataset
 from mltta.data.layout import as_folder, missing
 from mltta.data.named import mark
 from mltta.errors import DatasetError
-from mltta.images.load import find_images
+from mltta.images.find import find_images
 from mltta.labels import LabelSet, LabelSource
 
 _TREE = """dog/a.jpg …     one folder a label, named as the label is

@@ -29,8 +29,9 @@ from mltta.model.prompts import DescriptionSource, TemplateSource, load_descript
 from mltta.pipeline.cache import FeatureCache
 from mltta.pipeline.execution import Execution
 from mltta.pipeline.features import Counts, Features, Pipeline
+from mltta.pipeline.overlap import overlapped
 from mltta.pipeline.prepare import Photo
-from mltta.pipeline.score import Scored, Scorer
+from mltta.pipeline.score import Begun, Scored, Scorer
 
 # An online method's memory is kept this often; a kill costs at most so many images, whose features are kept.
 IMAGES_A_STATE = 256
@@ -181,13 +182,25 @@ def _pass(
     pipeline.counts = done.counts
     scorers = [Scorer(run.method, decision, pipeline, run.state) for run in runs]
     ready = len(dataset) - len(todo)
-    for photos in pipeline(map(int, todo)):
-        for run, scorer in zip(runs, scorers, strict=True):
-            own = [item for item in photos if not run.writer.done[item.photo.index]]
-            if own:
-                seconds = _score(run, scorer, own, dataset)
-                done.adapt_seconds[run.recipe.key] = done.adapt_seconds.get(run.recipe.key, 0.0) + seconds
-        ready += len(photos)
+
+    def begin(photos: list[Features]) -> list[tuple[_Run, Scorer, Begun]]:
+        own = [[item for item in photos if not run.writer.done[item.photo.index]] for run in runs]
+        return [
+            (run, scorer, scorer.begin(some))
+            for run, scorer, some in zip(runs, scorers, own, strict=True)
+            if some
+        ]
+
+    def finish(begun: tuple[int, list[tuple[_Run, Scorer, Begun]]]) -> int:
+        for run, scorer, answers in begun[1]:
+            seconds = _write(run, scorer, scorer.finish(answers), dataset)
+            done.adapt_seconds[run.recipe.key] = done.adapt_seconds.get(run.recipe.key, 0.0) + seconds
+        return begun[0]
+
+    behind = backbone.device.type != "cpu"
+    batches = pipeline(map(int, todo))
+    for photos in overlapped(batches, lambda batch: (len(batch), begin(batch)), finish, behind):
+        ready += photos
         if progress is not None:
             progress(ready, len(dataset))
     for run, scorer in zip(runs, scorers, strict=True):
@@ -195,9 +208,8 @@ def _pass(
             run.writer.save_state(scorer.state)
 
 
-def _score(run: _Run, scorer: Scorer, photos: Sequence[Features], dataset: Dataset) -> float:
+def _write(run: _Run, scorer: Scorer, scored: Sequence[Scored], dataset: Dataset) -> float:
     """Append one record for each image; the seconds that scoring took."""
-    scored = scorer(photos)
     before = run.writer.count
     run.writer.write([_record(one, dataset.ids[one.photo.index]) for one in scored])
     if scorer.state is not None and run.writer.count // IMAGES_A_STATE > before // IMAGES_A_STATE:

@@ -20,11 +20,12 @@ MAX_PIXELS = 120_000_000
 #: a panorama has 65,500 at most as JPEG; beyond, an image is a line
 MAX_SIDE = 100_000
 MAX_BYTES = 512 << 20
-#: WebP is read into memory whole, twice
+#: WebP is read into memory whole, twice; AVIF and HEIC once, and kept
 MAX_WEBP_BYTES = 128 << 20
 #: bytes that decoding may take, and how many a pixel takes
 MAX_MEMORY = 1_050_000_000
-_WEBP_BYTES_A_PIXEL, _CONVERTED_BYTES_A_PIXEL, _BYTES_A_PIXEL, _COEFFICIENT_BYTES = 20, 9, 4, 2
+_WEBP_BYTES_A_PIXEL, _VIDEO_BYTES_A_PIXEL = 20, 16
+_CONVERTED_BYTES_A_PIXEL, _BYTES_A_PIXEL, _COEFFICIENT_BYTES = 9, 4, 2
 #: a scan of a JPEG goes through all its pixels again, in about 3 ms a million; encoders make about ten
 MAX_SCANS, MAX_SCANNED = 500, 1_500_000_000
 #: pieces of a file that Pillow looks at one by one: chunks, segments, blocks, strips
@@ -77,6 +78,10 @@ def check_encoded(file: IO[bytes], size: int, name: str) -> None:
             _check_tiff(file, head, name)
         elif head[:4] == b"RIFF" and size > MAX_WEBP_BYTES:
             raise _beyond(name, f"its file of {size:,} bytes", f"{MAX_WEBP_BYTES:,} bytes for WebP")
+        elif head[4:8] == b"ftyp":
+            if size > MAX_WEBP_BYTES:
+                raise _beyond(name, f"its file of {size:,} bytes", f"{MAX_WEBP_BYTES:,} bytes for its kind")
+            _check_pieces(_boxes(file), name)
     except (struct.error, IndexError):
         pass  # it ends early: the decoder will say so
     file.seek(0)
@@ -100,6 +105,8 @@ def check_header(image: Image.Image, file: IO[bytes], name: str) -> None:
     bytes_a_pixel: float = _BYTES_A_PIXEL
     if image.format == "WEBP":
         bytes_a_pixel = _WEBP_BYTES_A_PIXEL
+    elif image.format in ("AVIF", "HEIF"):
+        bytes_a_pixel = _VIDEO_BYTES_A_PIXEL
     elif image.format in ("JPEG", "MPO"):
         scans = _scans(file, pixels)
         if scans > MAX_SCANS or scans * pixels > MAX_SCANNED:
@@ -149,6 +156,20 @@ def _png_chunks(file: IO[bytes]) -> Iterator[bytes]:
     while len(head := file.read(8)) == 8:
         yield head
         file.seek(struct.unpack(">I", head[:4])[0] + 4, os.SEEK_CUR)
+
+
+def _boxes(file: IO[bytes]) -> Iterator[int]:
+    """The outermost boxes of an AVIF or HEIC file."""
+    file.seek(0)
+    while len(head := file.read(8)) == 8:
+        (length,) = struct.unpack(">I", head[:4])
+        skip = length - 8
+        if length == 1:
+            skip = struct.unpack(">Q", file.read(8))[0] - 16
+        yield length
+        if length == 0 or not 0 <= skip < MAX_BYTES:
+            return
+        file.seek(skip, os.SEEK_CUR)
 
 
 def _gif_blocks(file: IO[bytes]) -> Iterator[int]:

@@ -7,8 +7,8 @@ import io
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import IO, Any
 
 import numpy as np
@@ -25,11 +25,10 @@ from mltta.images.budget import (
     open_file,
     too_large,
 )
+from mltta.images.colour import to_srgb
+from mltta.images.formats import KINDS, formats_of
+from mltta.images.working import draft, reduced
 
-SUFFIXES = frozenset({".jpg", ".jpeg", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"})
-
-# Named, so that a stranger's file never reaches a decoder that runs other programs, as EPS does.
-_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -41,16 +40,19 @@ _UPRIGHT = {
 }
 _STRIP_PIXELS = 1 << 20
 _opening = threading.Lock()
+# Many threads decode; what may take a gigabyte is decoded by one of them at a time.
+_HUGE_PIXELS, _one_huge = 32_000_000, threading.Lock()
 
 
-def load_image(source: Any) -> Image.Image:
-    """Read one picture as an upright RGB image, transparency laid over white.
+def load_image(source: Any, *, working: bool = False) -> Image.Image:
+    """Read one picture as an upright sRGB image, transparency laid over white.
 
     An image that is RGB and upright already comes back as it is, not copied.
 
     Args:
         source: a path, the bytes of a file, a PIL image, or pixels as an array or tensor: (H, W), (H, W, 1),
             (H, W, 3) or (H, W, 4), for tensors (C, H, W) too; uint8, or floats in [0, 1].
+        working: at the size that views are made of: large photos reduced to 1/2, 1/4 or 1/8 (`images.working`).
 
     Example:
         >>> load_image(np.full((2, 3), 255, np.uint8)).getpixel((0, 0))
@@ -60,37 +62,29 @@ def load_image(source: Any) -> Image.Image:
         name = os.fsdecode(source)
         file, size = open_file(name)
         with file:
-            return _decode(file, size, name)
+            return _decode(file, size, name, working)
     if isinstance(source, (bytes, bytearray, memoryview)):
         check_bytes(len(source), "image bytes")
-        return _decode(io.BytesIO(source), len(source), "image bytes")
+        return _decode(io.BytesIO(source), len(source), "image bytes", working)
     if isinstance(source, Image.Image):
         check_size(*source.size, "image")
-        return _finish(source, "image")
+        return _finish(source, "image", working)
     if isinstance(source, torch.Tensor):
-        return _from_array(_tensor_to_array(source), "tensor")
-    if isinstance(source, np.ndarray):
-        return _from_array(source, "array")
-    kinds = "a path, the bytes of a file, a PIL image, a numpy array or a torch tensor"
-    raise ImageError(f"cannot make an image of a {type(source).__name__}; give {kinds}")
-
-
-def find_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """List the images under `paths`: files as they are given, folders searched to the bottom and sorted."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    found: list[Path] = []
-    for path in map(Path, given):
-        if path.is_dir():
-            found += sorted(_walk(path))
-        elif path.exists():
-            found.append(path)
-        else:
-            raise ImageError(f"{path}: no such file or folder; check the spelling of the path")
-    return found
+        source, kind = _tensor_to_array(source), "tensor"
+    elif isinstance(source, np.ndarray):
+        kind = "array"
+    else:
+        kinds = "a path, the bytes of a file, a PIL image, a numpy array or a torch tensor"
+        raise ImageError(f"cannot make an image of a {type(source).__name__}; give {kinds}")
+    image = _from_array(source, kind)
+    return reduced(image) if working else image
 
 
 def image_id(source: Any) -> str:
-    """Name a picture by its size and RGB pixels, the same whether it comes from a path, bytes or an array."""
+    """Name a picture by its size and RGB pixels, the same whether it comes from a path, bytes or an array.
+
+    The views of a photo hang on the name of what they are made of: ``image_id(load_image(photo, working=True))``.
+    """
     image = load_image(source)
     digest = hashlib.blake2b(f"{image.width}x{image.height}:".encode(), digest_size=16)
     for _, strip in _strips(image):
@@ -98,33 +92,20 @@ def image_id(source: Any) -> str:
     return digest.hexdigest()
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """Visit every image below a folder, passing over what is hidden."""
-
-    def refuse(error: OSError) -> None:
-        raise ImageError(f"{error.filename}: this folder cannot be read: {error.strerror}") from None
-
-    openable = {suffix for suffix, kind in Image.registered_extensions().items() if kind in Image.OPEN}
-    for root, folders, files in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES & openable:
-                yield Path(root, name)
-
-
-def _decode(file: IO[bytes], size: int, name: str) -> Image.Image:
+def _decode(file: IO[bytes], size: int, name: str, working: bool) -> Image.Image:
     """Read an encoded image, looking at its headers before any pixel."""
-    if not size or not file.read(1):
+    head = file.read(12) if size else b""
+    if not head:
         raise ImageError(f"{name}: the file is empty; copy or download it again")
+    formats = formats_of(head, name)
     try:
         check_encoded(file, size, name)
         # Pillow warns from 89 megapixels on. Silence is process-wide: one thread at a time, headers only.
         with _opening, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            image: Image.Image = Image.open(file, formats=_FORMATS)
+            image: Image.Image = Image.open(file, formats=formats)
     except UnidentifiedImageError:
-        kinds = "JPEG, PNG, GIF, WebP, BMP or TIFF"
-        raise ImageError(f"{name}: not a readable {kinds} image; convert it to JPEG or PNG") from None
+        raise ImageError(f"{name}: not a readable {KINDS} image; convert it to JPEG or PNG") from None
     except Image.DecompressionBombError:
         raise too_large(name, "it") from None
     except ImageError:
@@ -134,19 +115,29 @@ def _decode(file: IO[bytes], size: int, name: str) -> Image.Image:
     except Exception:
         raise _damaged(name) from None
     check_header(image, file, name)
-    return _finish(image, name, own=True)
+    with _one_huge if image.width * image.height > _HUGE_PIXELS else nullcontext():
+        return _finish(image, name, working, own=True)
 
 
-def _finish(image: Image.Image, name: str, own: bool = False) -> Image.Image:
+def _finish(image: Image.Image, name: str, working: bool, own: bool = False) -> Image.Image:
     """Decode, convert to RGB and turn upright.
 
     Args:
-        own: nobody else has the image, so that its pixels go as soon as there is a converted copy.
+        own: nobody else has the image, so that its decoder may be told what to do, and its pixels go as soon as there
+            is a converted copy.
     """
     try:
+        if own and working:
+            draft(image)
         image.load()
         turn = _UPRIGHT.get(_orientation(image))
-        rgb = _to_rgb(image, name)
+        plain = image.mode in ("RGB", "CMYK") and "transparency" not in image.info
+        given = (
+            reduced(image) if working and plain else image
+        )  # before its colours are changed, which costs more
+        rgb = _to_rgb(to_srgb(given), name)
+        if working:
+            rgb = reduced(rgb)
         if own and rgb is not image:
             image.close()
         if turn is not None:

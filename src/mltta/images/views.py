@@ -18,9 +18,10 @@ from PIL import Image
 
 from mltta.errors import ConfigError, ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, augmix, draw_plans
+from mltta.images.formats import SUFFIXES
 from mltta.images.geometry import CROP_DRAWS, Floats, clean_axes, crop_boxes, working_size
-from mltta.images.load import SUFFIXES, load_image
 from mltta.images.load import image_id as content_id
+from mltta.images.load import load_image
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -28,7 +29,7 @@ _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling
 _RESIZE_MODES = ("shortest", "squash", "longest")
 _MOST_RESIZED = 1 << 24
 #: how views are made; changes when the same spec gives other pixels, so that kept features are not mistaken
-RENDERING = "pillow-1"
+RENDERING = "pillow-2"
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class ViewSpec:
         flip: how often a crop is mirrored.
         working_size: our own shortcut, not in the papers: crops are cut from a copy whose short side is at
             most this. At 1024 the smallest default crop still has over 224 pixels a side, and 64 views of a
-            photo of 12 megapixels take a quarter of the time. None cuts from the original.
+            photo of 12 megapixels take a quarter of the time. None cuts from the image as it is loaded.
         generated: a folder; then all views, view 0 too, are clean views of the images in its folder of the
             image's name, sorted by file name, and nothing is cropped.
     """
@@ -193,7 +194,7 @@ AnySpec: TypeAlias = ViewSpec | LocalSpec
 
 def render_local(image: Image.Image, spec: LocalSpec, preprocess: Preprocess) -> torch.Tensor:
     """Render the input of local views, normalised for the model, (1, 3, size, size)."""
-    shown = clean_view(load_image(image), preprocess.at(spec.size))
+    shown = clean_view(load_image(image, working=True), preprocess.at(spec.size))
     return normalise_levels(torch.from_numpy(np.array(shown)[None]), preprocess)
 
 
@@ -212,7 +213,7 @@ def render_views(
     View j depends on (seed, image id, spec without its count, j) alone: 16 views are the first 16 of 64.
 
     Args:
-        image_id: the name the randomness hangs on, by default that of the pixels.
+        image_id: the name the randomness hangs on, by default that of the pixels at their working size.
         indices: render these views only, the same to the bit as those rows of the full render.
         name: what the image is called, by which generated views are found.
 
@@ -232,9 +233,9 @@ def render_views(
         files = generated_files(spec, name)
         pixels = np.empty((len(chosen), size, size, 3), np.uint8)
         for row, j in zip(pixels, chosen, strict=True):
-            row[:] = np.asarray(clean_view(load_image(files[j]), preprocess))
+            row[:] = np.asarray(clean_view(load_image(files[j], working=True), preprocess))
         return normalise_levels(torch.from_numpy(pixels), preprocess)
-    image = load_image(image)
+    image = load_image(image, working=True)
     identity = content_id(image) if image_id is None else image_id
     # AugMix leaves fractions of levels, plain crops do not.
     pixels = np.empty((len(chosen), size, size, 3), np.float32 if spec.augmix else np.uint8)
@@ -318,10 +319,19 @@ def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
 
 def normalise_levels(pixels: torch.Tensor, preprocess: Preprocess) -> torch.Tensor:
     """Turn levels (N, S, S, 3) into `(x / 255 - mean) / std`, channels first."""
-    views = pixels.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
-    device = pixels.device
-    mean, std = (torch.tensor(v, device=device).view(1, 3, 1, 1) for v in (preprocess.mean, preprocess.std))
-    return views.div_(255).sub_(mean).div_(std)
+    shape, shown = (1, 3, 1, 1), pixels.permute(0, 3, 1, 2)
+    if pixels.device.type == "cpu":
+        # by numpy, to the same bits: torch would start threads of its own in each of those that decode
+        mean, std = (np.array(v, np.float32).reshape(shape) for v in (preprocess.mean, preprocess.std))
+        views = shown.numpy().astype(np.float32, order="C")
+        views /= 255
+        views -= mean
+        views /= std
+        return torch.from_numpy(views)
+    means, stds = (
+        torch.tensor(v, device=pixels.device).view(shape) for v in (preprocess.mean, preprocess.std)
+    )
+    return shown.to(torch.float32, memory_format=torch.contiguous_format).div_(255).sub_(means).div_(stds)
 
 
 def _require(fine: bool, message: str) -> None:

@@ -14,11 +14,14 @@ T = TypeVar("T")
 _work: Callable[[Any], Any] | None = None
 
 
-def in_order(work: Callable[[Any], T], keys: Iterable[Any], *, workers: int, ahead: int) -> Iterator[T]:
+def in_order(
+    work: Callable[[Any], T], keys: Iterable[Any], *, workers: int, threads: int = 1, ahead: int
+) -> Iterator[T]:
     """What ``work`` makes of each key, in their order, with at most ``ahead`` begun before they are asked for.
 
     Args:
-        workers: processes that do it; 0: a thread of this one, so that keys need not be copied.
+        workers: processes that do it; 0: threads of this one, so that neither keys nor results need be copied.
+        threads: how many, where there are no processes. Decoding and resizing let others run meanwhile.
     """
     pool: Executor
     submit: Callable[[Any], Future[T]]
@@ -26,7 +29,7 @@ def in_order(work: Callable[[Any], T], keys: Iterable[Any], *, workers: int, ahe
         pool = ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (work,))
         submit = lambda key: pool.submit(_do, key)  # noqa: E731
     else:
-        pool = ThreadPoolExecutor(1, "mltta-ahead")
+        pool = ThreadPoolExecutor(threads, "mltta-ahead")
         submit = lambda key: pool.submit(work, key)  # noqa: E731
     waiting: deque[Future[T]] = deque()
     try:

@@ -22,12 +22,19 @@ Encodings = dict[AnySpec, Tensor]
 
 
 def encode(
-    backbone: Backbone, photos: Sequence[Prepared], seed: int = 0, at_once: Halving | None = None
+    backbone: Backbone,
+    photos: Sequence[Prepared],
+    seed: int = 0,
+    at_once: Halving | None = None,
+    fill: int = 1,
 ) -> list[Encodings]:
     """The features of what each photo lacks; row 0 is the clean view, but for generated views.
 
     On the CPU every photo has passes of its own, so that a feature never depends, to the last bit, on the photos beside
     it: matrix kernels may round differently for another batch size.
+
+    Args:
+        fill: on a GPU, fill up to so many photos, as far as fit at once: its libraries spend seconds on every new size.
     """
     if backbone.device.type == "cpu":
         return _side_by_side(backbone, photos)
@@ -39,7 +46,13 @@ def encode(
     for specs, group in groups.items():
 
         def some(part: Sequence[Prepared], specs: tuple[AnySpec, ...] = specs) -> list[Encodings]:
-            return _together(backbone, part, specs, seed)
+            filled = max(len(part), min(fill, halving.size))
+            try:
+                return _together(backbone, part, specs, seed, filled)
+            except torch.OutOfMemoryError:
+                if filled == len(part):
+                    raise
+                return _together(backbone, part, specs, seed, len(part))
 
         for i, own in zip(group, halving(some, [photos[i] for i in group]), strict=True):
             found[i] = own
@@ -47,21 +60,25 @@ def encode(
 
 
 def _together(
-    backbone: Backbone, photos: Sequence[Prepared], specs: tuple[AnySpec, ...], seed: int
+    backbone: Backbone, photos: Sequence[Prepared], specs: tuple[AnySpec, ...], seed: int, filled: int
 ) -> list[Encodings]:
-    """Many photos that lack the same specs, in large passes."""
-    found: dict[AnySpec, Tensor] = {}  # (B, N, D)
-    for spec in specs:
+    """Many photos that lack the same specs, in large passes, as if they were so many."""
+
+    def run(spec: AnySpec) -> Tensor:
         pixels = _pixels(backbone, photos, spec, seed)  # (B, N, 3, S, S), of local views their input alone
+        if filled > len(photos):
+            pixels = torch.cat([pixels, pixels[-1:].expand(filled - len(photos), -1, -1, -1, -1)])
         features = backbone.tower_of(spec)(pixels.flatten(0, 1))
-        found[spec] = features.view(len(photos), -1, features.shape[-1])
+        return features.view(filled, -1, features.shape[-1])[: len(photos)]
+
+    found = {spec: run(spec) for spec in specs}  # (B, N, D)
     with_clean = [spec for spec in specs if isinstance(spec, LocalSpec) and spec.has_clean]
     if with_clean:
         crops = next(
             (found[spec] for spec in specs if isinstance(spec, ViewSpec) and not spec.generated), None
         )
         if crops is None:
-            crops = backbone.encode_images(_pixels(backbone, photos, ViewSpec(count=1), seed)[:, 0])[:, None]
+            crops = run(ViewSpec(count=1))
         for spec in with_clean:
             found[spec] = torch.cat([crops[:, :1], found[spec]], dim=1)
     # left on the device: waiting for them here would hold up the views of the next photos

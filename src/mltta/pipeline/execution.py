@@ -1,4 +1,4 @@
-"""How a run is carried out where it is: images at once, processes, compiling. What is not said is chosen and logged.
+"""How a run is carried out where it is: images at once, who decodes, compiling. What is not said is chosen and logged.
 
 Nothing here changes a result beyond the rounding of a GPU.
 """
@@ -6,7 +6,6 @@ Nothing here changes a result beyond the rounding of a GPU.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ log = logging.getLogger("mltta")
 COMPILED_IMAGES = 20_000
 # On a GPU so many images are worked on at once, if each may take this much of an eighth of the free memory.
 IMAGES_AT_ONCE, IMAGE_BYTES = 32, 32 * 2**20
+MOST_DECODERS = 16
 
 
 @dataclass(frozen=True)
@@ -30,17 +30,22 @@ class Execution:
 
     Args:
         batch_size: images at once; what a kill can lose.
-        workers: processes that decode images and make views; 0: a thread of this process.
+        workers: processes that decode images and make views; by default threads of this process do, which copy nothing.
         compile: compile the image tower first.
+        threads: how many decode where no processes do.
     """
 
     batch_size: int | None = None
     workers: int | None = None
     compile: bool | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
-        if (self.batch_size is not None and self.batch_size < 1) or (self.workers or 0) < 0:
-            raise ConfigError(f"give a batch size of at least 1 and 0 or more workers, not {self}")
+        least = ((self.batch_size, 1), (self.threads, 1), (self.workers, 0))
+        if any(value is not None and value < low for value, low in least):
+            raise ConfigError(
+                f"give a batch size and threads of at least 1 and 0 or more workers, not {self}"
+            )
 
     def prepare(self, backbone: Backbone, images: int) -> None:
         """Compile the image tower where that pays for so many images."""
@@ -60,27 +65,19 @@ class Execution:
         log.debug("%d images at a time", chosen)
         return chosen
 
-    def processes(self, backbone: Backbone) -> int:
-        """Those that decode and make views: some on a CPU that encodes, many beside a GPU.
-
-        None where processes have too little memory to share, as in a container: views of a batch take 100s of MB.
-        """
-        if self.workers is not None:
-            return self.workers
-        if multiprocessing.get_context().get_start_method() != "fork":
-            # A process that starts anew imports torch again, and the caller's script: only where it is asked for.
-            log.debug("a thread decodes images")
-            return 0
-        cores = os.cpu_count() or 1
-        chosen = min(16, cores // 4 if backbone.device.type == "cpu" else cores)
-        try:
-            room = os.statvfs("/dev/shm")
-            if room.f_bavail * room.f_frsize < 4 * 2**30:
-                chosen = 0
-        except (OSError, AttributeError):
-            pass  # another system shares memory in other ways
-        log.debug("%d processes decode images", chosen)
+    def decoders(self, backbone: Backbone) -> int:
+        """Threads that decode and make views where no processes do: one a core, on a CPU beside those that encode."""
+        # beside a CPU's encoding few are enough, and each holds all views of two photos
+        chosen = self.threads or min(8 if backbone.device.type == "cpu" else MOST_DECODERS, cores())
+        log.debug("%d threads decode images", chosen)
         return chosen
+
+
+def cores() -> int:
+    """Those that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Halving:

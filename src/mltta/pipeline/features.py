@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,6 +21,7 @@ from mltta.pipeline.ahead import in_order
 from mltta.pipeline.cache import FeatureCache
 from mltta.pipeline.encode import Encodings, encode
 from mltta.pipeline.execution import Execution, Halving
+from mltta.pipeline.overlap import Later
 from mltta.pipeline.prepare import Photo, Prepare, Prepared
 
 
@@ -44,6 +45,17 @@ class Counts:
     cached: int = 0
     failed: int = 0
     encode_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """A batch that is being encoded."""
+
+    batch: Sequence[Prepared]
+    #: by the id of a prepared photo
+    encodings: dict[int, Encodings]
+    #: whether each of the encodings, in their order, holds numbers only
+    finite: Later | None
 
 
 class Pipeline:
@@ -72,7 +84,10 @@ class Pipeline:
         self._at_once = Halving(self.execution.images_at_once(backbone))
 
     def __call__(self, keys: Iterable[Any]) -> Iterator[list[Features]]:
-        """Batches of photos, in their order; the next are prepared while one is worked on."""
+        """Batches of photos, in their order; the next are prepared while one is worked on.
+
+        A GPU is given a batch before the one before it is waited for.
+        """
         # generated views are images of their own, which no device makes
         on_device = self.backbone.renderer is not None and not all(spec.generated for spec in self.specs)
         prepare = Prepare(
@@ -84,29 +99,53 @@ class Pipeline:
             on_device=on_device,
         )
         size = self._at_once.size
-        workers = self.execution.processes(self.backbone)
-        prepared = in_order(prepare, keys, workers=workers, ahead=size + 2 * workers)
+        workers = self.execution.workers or 0
+        threads = 0 if workers else self.execution.decoders(self.backbone)
+        ahead = size + (2 * workers or threads)
+        prepared = in_order(prepare, keys, workers=workers, threads=threads, ahead=ahead)
+        under_way: deque[_Launched] = deque()
+        fill = 1
         while True:
             start = time.perf_counter()
             batch = list(islice(prepared, size))
             if not batch:
-                return
-            yield self._features(batch, start)
+                break
+            # the end of a long stream is filled up to the size of all before it, a short stream to a power of two
+            fill = size if len(batch) == size or fill == size else 1 << (len(batch) - 1).bit_length()
+            under_way.append(self._launch(batch, fill))
+            self.counts.encode_seconds += time.perf_counter() - start if under_way[-1].encodings else 0.0
+            if len(under_way) > (self.backbone.device.type != "cpu"):
+                yield self._land(under_way.popleft())
+        while under_way:
+            yield self._land(under_way.popleft())
 
-    def _features(self, batch: Sequence[Prepared], start: float) -> list[Features]:
+    def _launch(self, batch: Sequence[Prepared], fill: int) -> _Launched:
+        """Begin to encode a batch; a GPU is not waited for."""
         fresh = [photo for photo in batch if photo.missing]
-        encodings = encode(self.backbone, fresh, self.seed, self._at_once)
-        made = {id(photo): _only_finite(own) for photo, own in zip(fresh, encodings, strict=True)}
+        encodings = encode(self.backbone, fresh, self.seed, self._at_once, fill)
+        sums = [own.sum(dtype=torch.float32) for found in encodings for own in found.values()]
+        finite = Later(torch.stack(sums).isfinite()) if sums else None
+        return _Launched(batch, {id(p): own for p, own in zip(fresh, encodings, strict=True)}, finite)
+
+    def _land(self, launched: _Launched) -> list[Features]:
+        """The features of a batch, once they are there, and in the caches."""
+        start = time.perf_counter()
+        flags = iter(launched.finite.get().tolist() if launched.finite is not None else ())
+        # a feature that is no number is none
+        made = {
+            photo: {spec: own for spec, own in found.items() if next(flags)}
+            for photo, found in launched.encodings.items()
+        }
         for cache in self._caches:
-            added = [photo for photo in fresh if cache.spec in made[id(photo)]]
+            added = [photo for photo in launched.batch if cache.spec in made.get(id(photo), {})]
             if added:
-                names = [photo.names[cache.spec] for photo in added]
-                cache.write(names, [made[id(photo)][cache.spec].cpu() for photo in added])
-        found = [self._one(photo, made.get(id(photo), {})) for photo in batch]
+                rows = torch.stack([made[id(photo)][cache.spec] for photo in added]).cpu()  # waited for once
+                cache.write([photo.names[cache.spec] for photo in added], list(rows))
+        found = [self._one(photo, made.get(id(photo), {})) for photo in launched.batch]
         self.counts.failed += sum(bool(item.errors) for item in found)
-        self.counts.encoded += len(fresh)
-        self.counts.cached += sum(not photo.missing and not photo.errors for photo in batch)
-        self.counts.encode_seconds += time.perf_counter() - start if fresh else 0.0
+        self.counts.encoded += len(made)
+        self.counts.cached += sum(not photo.missing and not photo.errors for photo in launched.batch)
+        self.counts.encode_seconds += time.perf_counter() - start if made else 0.0
         return found
 
     def _one(self, photo: Prepared, made: Encodings) -> Features:
@@ -129,15 +168,10 @@ class Pipeline:
         }
 
         def read(photo: Photo) -> Callable[[], Any]:
-            return lambda: load_image(photo.source)
+            return lambda: load_image(photo.source, working=True)
 
         looks = [look_at(read(x.photo), seed=self.seed, name=x.photo.name) for x in photos]
         return Encoded(features, looks)
-
-
-def _only_finite(encodings: Encodings) -> Encodings:
-    """Without those that hold a number that is none."""
-    return {spec: own for spec, own in encodings.items() if math.isfinite(own.sum(dtype=torch.float32))}
 
 
 def _itself(key: Any) -> Photo:

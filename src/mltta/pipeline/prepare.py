@@ -110,7 +110,7 @@ class Prepare:
         pixels: dict[AnySpec, Tensor] = {}
         decoded: Decoded | None = None
         try:
-            image = load_image(source) if missing else None
+            image = load_image(source, working=True) if missing else None
         except ImageError as error:
             errors |= dict.fromkeys(missing, str(error))
             missing, image = [], None
@@ -163,7 +163,7 @@ def _content(source: Any) -> tuple[bytes, Any]:
         return digest.digest(), source
     if isinstance(source, bytes):
         return hashlib.blake2b(source, digest_size=NAME_BYTES).digest(), source
-    image = load_image(source)
+    image = load_image(source, working=True)
     return bytes.fromhex(image_id(image)), image
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from mltta.methods.base import Method, OnlineMethod, State, branch_probabilities
 from mltta.model.threads import side_by_side
 from mltta.pipeline.execution import Halving
 from mltta.pipeline.features import Features, Pipeline
+from mltta.pipeline.overlap import Later, Stopwatch
 from mltta.pipeline.prepare import Photo
 
 T = TypeVar("T")
@@ -36,8 +36,17 @@ class Scored:
     where: Tensor | None = None  # (C, H, W) where each label was found, if that was asked for
 
 
-#: branches (branches, C), score (C,) and presence (C,) of one photo, or why there are none
-Answer = tuple[Tensor, Tensor, Tensor] | str
+#: branches, score and presence of some photos (B, branches + 2, C) and the row of one, or why there are none
+Answer = tuple[Later, int] | str
+
+
+@dataclass(frozen=True)
+class Begun:
+    """Photos that a method was asked about."""
+
+    photos: Sequence[Features]
+    answers: Sequence[Answer]
+    watch: Stopwatch
 
 
 class Scorer:
@@ -73,12 +82,26 @@ class Scorer:
     @torch.inference_mode(False)  # methods take gradients, whatever the caller is doing
     def __call__(self, photos: Sequence[Features]) -> list[Scored]:
         """Score some photos, in their order."""
+        return self.finish(self.begin(photos))
+
+    @torch.inference_mode(False)
+    def begin(self, photos: Sequence[Features]) -> Begun:
+        """Ask the method about some photos; a GPU's answers are not waited for."""
         good = [item for item in photos if self.error(item) is None]
         self._ask_captions(good)
-        start = time.perf_counter()
+        watch = Stopwatch(self.pipeline.backbone.device)
         answers = iter(self._answers(good))
-        ms = 1000 * (time.perf_counter() - start) / max(1, len(good))
-        return [self._scored(item, self.error(item) or next(answers), ms) for item in photos]
+        watch.stop()
+        return Begun(photos, [self.error(item) or next(answers) for item in photos], watch)
+
+    @torch.inference_mode(False)
+    def finish(self, begun: Begun) -> list[Scored]:
+        """What the method has answered."""
+        good = sum(not isinstance(answer, str) for answer in begun.answers)
+        ms = begun.watch.ms() / max(1, good)
+        return [
+            self._scored(item, answer, ms) for item, answer in zip(begun.photos, begun.answers, strict=True)
+        ]
 
     def _ask_captions(self, photos: Sequence[Features]) -> None:
         """Count votes once for the methods that look at the same views, and outside of any method's time."""
@@ -126,12 +149,18 @@ class Scorer:
         else:
             votes = torch.stack([item.votes[self.method.needs[0]] for item in photos])
             score, present = self.decision(branch_probabilities(stacked, self.method.emits), votes)
-        return list(zip(stacked.cpu(), score.cpu(), present.cpu(), strict=True))
+        found = Later(torch.cat([stacked, score[:, None], present[:, None].to(score)], dim=1))
+        return [(found, row) for row in range(len(photos))]
 
     def _scored(self, item: Features, answer: Answer, ms: float) -> Scored:
         if isinstance(answer, str):
             return Scored(item.photo, error=answer)
-        if not all(values.isfinite().all() for values in answer[:2]):
+        found, row = answer
+        values = found.get()[row]
+        branches, score, present = values[:-2], values[-2], values[-1] > 0
+        if not values.isfinite().all():
             return Scored(item.photo, error=f"{item.photo.id}: its scores are not numbers, so it has none")
         where = self.method.where(self.pipeline.encoded([item])) if self.where else None
-        return Scored(item.photo, *answer, ms, where=None if where is None else where[0].cpu())
+        return Scored(
+            item.photo, branches, score, present, ms, where=None if where is None else where[0].cpu()
+        )
