@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import pickle
 import shutil
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import count
 
 import numpy as np
 import pytest
@@ -196,3 +200,39 @@ def test_the_picture_shows_photo_and_bars():
     panel = np.asarray(picture)[:, 720:]
     bars = (panel == np.array([15, 118, 110])).all(-1) | (panel == np.array([199, 205, 212])).all(-1)
     assert bars.sum() > 1000  # of labels present and absent
+
+
+def test_a_generator_without_an_end_is_asked_for_no_more_than_is_worked_on_soon(tagger):
+    asked: list[int] = []
+
+    def album():
+        for i in count():
+            asked.append(i)
+            yield photo(i)
+
+    stream = tagger.stream(album())
+    first = [list(next(stream)) for _ in range(3)]
+    stream.close()
+    assert len(asked) < 40
+    assert first == [list(tagger(photo(i))) for i in range(3)]
+    assert [list(tags) for tags in tagger(photo(i) for i in range(3))] == first
+
+
+def test_a_used_tagger_pickles_and_gives_the_same_scores(tagger):
+    want = list(tagger(photo(0)))
+    assert list(pickle.loads(pickle.dumps(tagger))(photo(0))) == want
+
+
+def tags_of(tagger: Tagger, seed: int) -> list[dict]:
+    return list(tagger(photo(seed)))
+
+
+@pytest.mark.parametrize(
+    "start", ["spawn", pytest.param("fork", marks=pytest.mark.skipif(os.name == "nt", reason="none there"))]
+)
+def test_a_used_tagger_gives_the_same_scores_in_other_processes(start):
+    tagger = Tagger(golden.backbone("vit"), LABELS, "ml-tta")
+    want = [list(tagger(photo(i))) for i in range(2)]
+    with ProcessPoolExecutor(1, multiprocessing.get_context(start)) as pool:
+        found = [pool.submit(tags_of, tagger, i).result(timeout=120) for i in range(2)]
+    assert found == want

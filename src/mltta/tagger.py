@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from mltta.captions.store import CaptionBase, default_captions
 from mltta.decision import Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.find import find_images
+from mltta.images.remote import fetch, is_url
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.methods import Method, create_method, method_class
 from mltta.model.backbone import Backbone
@@ -85,6 +87,7 @@ class Tagger:
         seed: int = 0,
         execution: Execution | None = None,
         where: bool = False,
+        allow_urls: bool = False,
         **options: Any,
     ):
         """Args:
@@ -102,6 +105,7 @@ class Tagger:
         seed: chooses the random views, together with each image's content.
         execution: images at once, processes, compiling.
         where: also tell where in the photo the labels present were found, if the method can.
+        allow_urls: fetch images that are given as http:// or https:// addresses.
         options: fields of the method's config.
         """
         self.labels = LabelSet.of(labels)
@@ -144,16 +148,18 @@ class Tagger:
         if where and type(self.method).where is Method.where:
             raise ConfigError(f"{method} cannot tell where a label was found: use auto")
         self.where = where
-        self.pipeline = Pipeline(backbone, self.method.needs, seed=seed, execution=self.execution)
+        self.pipeline = Pipeline(
+            backbone, self.method.needs, seed=seed, execution=self.execution, fetch=_Fetch(allow_urls)
+        )
 
     def __call__(self, images: Any) -> Tags | list[Tags]:
-        """Tag a path, PIL image, array or bytes; for a folder or a list of these, a list of tags.
+        """Tag a path, PIL image, array or bytes; for a folder, a list or a generator of these, a list of tags.
 
         A single image that cannot be read raises ImageError; in a list it becomes tags with an ``error``.
         """
         if isinstance(images, (str, Path)) and Path(images).is_dir():
             return list(self.stream(find_images([images])))
-        if isinstance(images, (list, tuple)):
+        if isinstance(images, (list, tuple, Iterator)):
             return list(self.stream(images))
         tags = next(self.stream([images]))
         if tags.error is not None:
@@ -161,7 +167,10 @@ class Tagger:
         return tags
 
     def stream(self, images: Iterable[Any]) -> Iterator[Tags]:
-        """Tag images one after another, in order; the next ones are decoded while these are encoded."""
+        """Tag images one after another, in order; the next ones are decoded while these are encoded.
+
+        Any iterable will do, a generator without an end too: it is asked for no more than is worked on soon.
+        """
         scorer = Scorer(self.method, self.decision, self.pipeline, where=self.where)
         photos = map(_photo, count(), images)
         behind = self.backbone.device.type != "cpu"
@@ -184,3 +193,18 @@ def _photo(index: int, source: Any) -> Photo:
     """A file is called by its path, and generated views by its stem."""
     id = str(source) if isinstance(source, (str, Path)) else ""
     return Photo(index, id, source, Path(id).stem)
+
+
+class _Fetch:
+    """Reads photos given by an address, while others are worked on; all others are left as they are."""
+
+    def __init__(self, allow_urls: bool):
+        self.allow_urls = allow_urls
+
+    def __call__(self, photo: Photo) -> Photo:
+        if not is_url(photo.source):
+            return photo
+        if not self.allow_urls:
+            said = "addresses are fetched only where that is allowed: Tagger(allow_urls=True), --allow-urls"
+            raise ImageError(f"{photo.source}: {said}")
+        return replace(photo, source=fetch(photo.source))

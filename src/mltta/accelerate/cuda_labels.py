@@ -33,6 +33,10 @@ class CudaLabelEncoder(PackedLabelEncoder):
         self._pulled = 0
         self._graphs: dict[int, CudaGraph] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without recordings, which belong to this process."""
+        return super().__getstate__() | {"_graphs": {}}
+
     def initial(self) -> tuple[Tensor, PullBack]:
         features, pull_back = super().initial()
         return features, lambda gradients: self._pull_initial(gradients, pull_back)

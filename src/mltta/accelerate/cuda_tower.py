@@ -28,6 +28,10 @@ class CudaImageTower(ImageTower):
         self._compiled: Any = None
         self._graphs: dict[tuple[int, ...], CudaGraph | None] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without recordings and compiled code, which belong to this process."""
+        return self.__dict__ | {"compiled_for": 0, "_compiled": None, "_graphs": {}}
+
     def compile(self, views: int | None = None) -> None:
         """Compile for so many views a pass: half a minute, which long runs on a GPU win back.
 

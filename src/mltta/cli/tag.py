@@ -31,6 +31,8 @@ HELP = """Tag images and folders of images.
 
 `mltta tag photo.jpg --labels my_labels.txt --top-k 5 --annotate out/`
 
+`curl https://example.org/photo.jpg | mltta tag -`
+
 A label file has one label a line; `sofa | couch | settee` adds synonyms that captions may use.
 
 **Exit code**: 0 all images tagged, 1 some could not be read (they are listed), 2 wrong usage.
@@ -38,7 +40,10 @@ A label file has one label a line; `sofa | couch | settee` adds synonyms that ca
 
 
 def tag(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Images, or folders that hold some.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH…", help="Images, folders that hold some, or - for one on stdin."),
+    ],
     labels: Annotated[
         str,
         typer.Option(
@@ -80,6 +85,9 @@ def tag(
         Path | None,
         typer.Option(metavar="DIR", help="Also write, for each image, where each label was found here."),
     ] = None,
+    allow_urls: Annotated[
+        bool, typer.Option("--allow-urls", help="Fetch images given as http:// or https:// addresses.")
+    ] = False,
     device: options.Device = "auto",
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once on a GPU.")] = None,
     dtype: options.Dtype = None,
@@ -91,24 +99,17 @@ def tag(
     allow_remote_code: options.AllowRemoteCode = False,
     verbose: options.Verbose = False,
 ) -> None:
-    from mltta.images.find import search_images
+    from mltta.cli.sources import open_sources
     from mltta.pipeline.execution import Execution
     from mltta.report.tags import Writer
     from mltta.tagger import Tagger
 
-    missing = [path for path in paths if not path.exists()]
-    if len(missing) < len(paths):  # what is there is tagged; what is not is listed with the rest that failed
-        paths = [path for path in paths if path not in missing]
-    found = search_images(paths)
-    files = found.images
-    if found.skipped:
-        typer.echo(str(found), err=True)
+    sources = open_sources(paths, allow_urls, pictures=annotate is not None or where is not None)
+    files, missing = sources.images, sources.missing
     for folder in (annotate, where):
         if folder is not None:
             make_folder(folder)
-    if not files:
-        raise MlttaError(f"no images in {', '.join(map(str, paths))}")
-    execution = Execution(batch_size, 0, compile)
+    execution = Execution(batch_size, compile=compile)
     settings = options.settings(method, option or [])
     table = options.with_synonyms(labels, synonyms, wordnet)
     backbone = options.open_backbone(
@@ -126,6 +127,7 @@ def tag(
         seed=seed,
         execution=execution,
         where=where is not None,
+        allow_urls=allow_urls,
         **settings,
     )
     execution.prepare(backbone, len(files))
@@ -134,6 +136,7 @@ def tag(
     with Writer(format.value, output, top_k, threshold) as writer, options.progress() as bar:
         task = bar.add_task("tagging", total=len(files), visible=len(files) > 1)
         for tags in tagger.stream(files):
+            tags.image = tags.image or "-"
             writer.write(tags)
             if tags.error is not None:
                 failed.append(tags.error)

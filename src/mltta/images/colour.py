@@ -1,6 +1,6 @@
 """Colours as they were meant: photos in Display P3, Adobe RGB or CMYK become sRGB by the profile that is in the file.
 
-Relative to white, as browsers show them. A profile that means sRGB, or that is damaged, changes no pixel; nor does one of grey.
+Relative to white, as browsers show them. A profile that means sRGB, one of grey and a damaged one change no pixel.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -50,6 +51,10 @@ class LabelEncoder:
                 f"context vectors are {tuple(context.shape)}, but this text tower takes {shape}"
             )
         self.context = context.detach().to(device, torch.float32)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the graph of the first step, which belongs to this process."""
+        return self.__dict__ | {"_initial": None}
 
     def __len__(self) -> int:
         return len(self._prompts.texts)

@@ -17,6 +17,7 @@ A ViT reads other input sizes by interpolated positions. A tower that fits none 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,12 +37,12 @@ Local = Callable[[Tensor], Tensor]
 def local_path(visual: nn.Module) -> Local | None:
     """How to read the locations of a tower, or None if there is no way."""
     if isinstance(visual, ModifiedResNet):
-        return lambda pixels: _clip_resnet(visual, pixels)
+        return partial(_clip_resnet, visual)
     if isinstance(visual, VisionTransformer):
         if is_plain(visual):
-            return lambda pixels: _class_token(visual, pixels)
+            return partial(_class_token, visual)
         averaged = visual.attn_pool is None and visual.pool_type == "avg" and visual.final_ln_after_pool
-        return (lambda pixels: _averaged(visual, pixels)) if averaged and plain_blocks(visual) else None
+        return partial(_averaged, visual) if averaged and plain_blocks(visual) else None
     if isinstance(visual, TimmModel):
         return _timm_path(visual)
     return None
@@ -56,12 +57,12 @@ def _timm_path(visual: Any) -> Local | None:
             and getattr(pool, "pos_embed", 0) is None
             and trunk.num_prefix_tokens == 0
         )
-        return (lambda pixels: _attention_pooled(visual, pixels)) if fits else None
+        return partial(_attention_pooled, visual) if fits else None
     if hasattr(trunk, "patch_embed"):  # other transformers lay their maps out in other ways
         return None
     pools = [getattr(place, "global_pool", None) for place in (trunk, getattr(trunk, "head", None))]
     averaged = any(pool == "avg" or getattr(pool, "pool_type", "") == "avg" for pool in pools)
-    return (lambda pixels: _cnn(visual, pixels)) if averaged and hasattr(trunk, "forward_head") else None
+    return partial(_cnn, visual) if averaged and hasattr(trunk, "forward_head") else None
 
 
 def _cnn(visual: Any, pixels: Tensor) -> Tensor:

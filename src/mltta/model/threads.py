@@ -6,6 +6,7 @@ twenty times as long. Pieces of their own never wait, and their bits do not depe
 
 from __future__ import annotations
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -37,3 +38,14 @@ def side_by_side() -> ThreadPoolExecutor:
     started.wait()
     torch.set_num_threads(n)  # what one thread sets, later threads begin with
     return pool
+
+
+def _forked() -> None:
+    """A forked process has none of its parent's threads, and would wait for them for ever: it works with one."""
+    if side_by_side.cache_info().currsize:
+        side_by_side.cache_clear()
+        torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

@@ -93,7 +93,8 @@ class Prepare:
             photo = self.fetch(key)
             content, source = _content(photo.source) if self.caches else (b"", photo.source)
         except ImageError as error:
-            photo = photo or Photo(key if isinstance(key, int) else 0, "", None)
+            given = key if isinstance(key, Photo) else Photo(key if isinstance(key, int) else 0, "", None)
+            photo = photo or given
             return Prepared(photo, errors=dict.fromkeys(self.specs, str(error)))
         names: dict[AnySpec, bytes] = {}
         errors: dict[AnySpec, str] = {}

@@ -1,0 +1,221 @@
+"""Photos from files: images a second of `mltta tag` and `mltta eval`, beside those of images that are decoded already.
+
+    python -m benchmarks.folder --megapixels 12 --images 600 --method auto clip --device cuda
+    python -m benchmarks.folder --pixels 500x375 --images 2000 --method ml-tta --device cuda
+    python -m benchmarks.folder --pixels 500x375 --images 2000 --model ViT-B/32 --eval --method clip --device cuda
+    python -m benchmarks.folder --megapixels 12 --images 40 --method clip --against ../before/src
+
+A row a method. "files" is the whole way from JPEGs on disk to a CSV file, start-up left out: the model is loaded, and
+one batch has gone through. "stream" is the same photos at their working size, in memory. "command" is `mltta tag` in a
+process of its own, start-up and all; with --against, the same command of another checkout, before and after this one.
+The profile below it is CPU time of one thread, a photo: what all decoding threads share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+import mltta
+from mltta import Execution, LabelSet, Tagger, load_backbone
+from mltta.data import Dataset
+from mltta.evaluation.evaluate import evaluate
+from mltta.images.budget import open_file
+from mltta.images.load import image_id, load_image
+from mltta.model.backbone import Backbone
+from mltta.pipeline.features import Pipeline
+from mltta.pipeline.prepare import Photo, Prepare
+from mltta.pipeline.score import Scorer
+
+PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
+
+
+def make_photos(folder: Path, count: int, size: tuple[int, int], distinct: int = 16) -> list[Path]:
+    """JPEGs of quality 90: photographs enlarged, with a camera's noise; beyond some, copies with another last byte."""
+    given = sorted(PHOTOS.glob("*.jpg"))
+    paths, held = [], []
+    for i in range(count):
+        path = folder / f"{i:06d}.jpg"
+        if i < distinct:
+            with Image.open(given[i % len(given)]) as photo:
+                large = np.asarray(photo.convert("RGB").resize(size, Image.Resampling.BICUBIC), np.int16)
+            noise = np.random.default_rng(i).integers(-6, 7, (*large.shape[:2], 1), np.int16)
+            Image.fromarray(np.clip(large + noise, 0, 255).astype(np.uint8)).save(path, quality=90)
+            held.append(path.read_bytes())
+        else:
+            path.write_bytes(held[i % distinct] + i.to_bytes(4, "big"))
+        paths.append(path)
+    return paths
+
+
+def rate(work: Callable[[], object], count: int, device: torch.device) -> float:
+    """Images a second."""
+    start = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return count / (time.perf_counter() - start)
+
+
+def write(tagger: Tagger, images: Iterable[object], out: Path) -> None:
+    """Tags into a CSV file, as the command writes them."""
+    with out.open("w", newline="") as file:
+        lines = csv.writer(file)
+        for tags in tagger.stream(images):
+            lines.writerows((tags.image, item["label"], item["score"]) for item in tags)
+
+
+def tag_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path]) -> tuple[float, float]:
+    """From files, and from images in memory: each stream runs twice, and the second counts."""
+    tagger = Tagger(backbone, labels, method)
+    some = paths[: min(len(paths), 256)]
+    ready = [load_image(path, working=True) for path in some]
+    out = paths[0].parent.parent / "tags.csv"
+    sizes = max(1, min(len(some), 2 * tagger.pipeline.execution.images_at_once(backbone)))
+    write(tagger, some[:sizes], out)
+    files = rate(lambda: write(tagger, paths, out), len(paths), backbone.device)
+    stream = rate(lambda: write(tagger, ready, out), len(ready), backbone.device)
+    return files, stream
+
+
+def eval_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path]) -> tuple[float, float]:
+    """The same for `evaluate`, nothing kept but the results."""
+    named = LabelSet.load(labels)
+
+    def run(images: Sequence[object], out: str) -> None:
+        targets = np.zeros((len(images), len(named)), np.int8)
+        data = Dataset("files", named, [str(i) for i in range(len(images))], images, targets)
+        with tempfile.TemporaryDirectory() as folder:
+            evaluate(data, backbone, [method], out=Path(folder) / out, cache=False)
+
+    some = paths[: min(len(paths), 256)]
+    ready = [load_image(path, working=True) for path in some]
+    run(some[:64], "warm-up")
+    files = rate(lambda: run(paths, "files"), len(paths), backbone.device)
+    return files, rate(lambda: run(ready, "stream"), len(ready), backbone.device)
+
+
+def profile(backbone: Backbone, method: str, labels: str, paths: Sequence[Path], device: str) -> str:
+    """Milliseconds a photo of each step, one after another, nothing beside it."""
+    tagger = Tagger(backbone, labels, method) if backbone.trained else None
+    if tagger is None:
+        return "no profile of random weights"
+    times: dict[str, float] = {}
+    some = list(paths[: min(len(paths), 32)])
+    pipeline = Pipeline(backbone, tagger.method.needs, execution=Execution(batch_size=len(some), threads=1))
+    on_device = backbone.renderer is not None
+
+    def clock(name: str, work: Callable[[], object]) -> None:
+        start = time.perf_counter()
+        work()
+        if backbone.device.type == "cuda":
+            torch.cuda.synchronize()
+        times[name] = 1000 * (time.perf_counter() - start) / len(some)
+
+    def read(path: Path) -> bytes:
+        file, _ = open_file(str(path))
+        with file:
+            return file.read()
+
+    data = [read(path) for path in some]
+    clock("read", lambda: [read(path) for path in some])
+    images = [load_image(one, working=True) for one in data]
+    clock("decode", lambda: [load_image(one, working=True) for one in data])
+    clock("name", lambda: [image_id(image) for image in images])
+    prepare = Prepare(lambda photo: photo, pipeline.specs, backbone.preprocess, on_device=on_device)
+    photos = [Photo(i, str(i), image) for i, image in enumerate(images)]
+    clock("views" if not on_device else "hand over", lambda: [prepare(photo) for photo in photos])
+    clock("prepare + encode", lambda: list(pipeline(photos)))
+    features = [item for batch in pipeline(photos) for item in batch]
+    scorer = Scorer(tagger.method, tagger.decision, pipeline)
+    scorer(features)
+    clock("method", lambda: scorer(features))
+    scored = scorer(features)
+    clock("tags", lambda: [tagger._tags(one) for one in scored])
+    return ", ".join(f"{name} {value:.2f}" for name, value in times.items())
+
+
+def command(folder: Path, method: str, labels: str, device: str, source: Path) -> float:
+    """Seconds of `mltta tag` of a checkout, start-up and all."""
+    run = [
+        sys.executable,
+        "-c",
+        "import sys; from mltta.cli import main; sys.exit(main())",
+        "tag",
+        str(folder),
+    ]
+    run += ["--method", method, "--labels", labels, "--device", device, "-f", "csv"]
+    run += ["-o", str(folder.parent / "command.csv")]
+    start = time.perf_counter()
+    subprocess.run(run, check=True, env={**os.environ, "PYTHONPATH": str(source)}, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--megapixels", type=float, default=12, help="of photos as wide to tall as 4 to 3")
+    size.add_argument("--pixels", metavar="WxH")
+    parser.add_argument("--images", type=int, default=200)
+    parser.add_argument("--method", nargs="+", default=["clip"])
+    parser.add_argument("--labels", default="coco")
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--eval", action="store_true", help="`mltta eval`, which takes random weights too")
+    parser.add_argument("--no-profile", action="store_true")
+    parser.add_argument("--against", type=Path, help="src of another checkout: only the commands are timed")
+    args = parser.parse_args()
+    wide = round((args.megapixels * 1e6 * 4 / 3) ** 0.5)
+    pixels = (wide, round(wide * 3 / 4))
+    if args.pixels:
+        first, _, second = args.pixels.partition("x")
+        pixels = (int(first), int(second))
+    with tempfile.TemporaryDirectory() as top:
+        folder = Path(top) / "photos"
+        folder.mkdir()
+        paths = make_photos(folder, args.images, pixels)
+        print(f"{args.images} JPEGs of {pixels[0]} x {pixels[1]}, {args.model}", flush=True)
+        if args.against is not None:
+            here = Path(mltta.__file__).parents[1]
+            for method in args.method:
+                times = {}
+                for name, source in (
+                    ("before", args.against),
+                    ("after", here),
+                    ("before again", args.against),
+                ):
+                    times[name] = command(folder, method, args.labels, args.device, source.resolve())
+                    print(f"{method}, {name}: {args.images / times[name]:.2f} images a second", flush=True)
+                slower = min(times["before"], times["before again"])
+                print(
+                    f"{method}: {slower / times['after']:.2f} times as fast as the better of the two before"
+                )
+            return
+        backbone = load_backbone(
+            args.model, device=args.device, random_weights=args.eval and args.model != "mini"
+        )
+        rates = eval_rates if args.eval else tag_rates
+        print("| method | from files | stream | share |\n|---|---|---|---|")
+        for method in args.method:
+            files, stream = rates(backbone, method, args.labels, paths)
+            print(f"| {method} | {files:.1f} | {stream:.1f} | {files / stream:.2f} |", flush=True)
+            if not args.no_profile and not args.eval:
+                said = profile(backbone, method, args.labels, paths, args.device)
+                print(f"\n{method}, ms a photo, one thread: {said}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
