@@ -48,6 +48,15 @@ class Pictures(Effect):
         ]
 
 
+class Thumbnails(Effect):
+    """Keeps what a gallery shows with each record."""
+
+    def tagged(self, photo: Path, tags: Tags, record: Record) -> None:
+        from mltta.report.gallery import for_gallery
+
+        record.update(for_gallery(photo, tags.where))
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder for pictures before any work is done, or say why it cannot be."""
     try:

@@ -132,17 +132,21 @@ def tag(
     from mltta.cli.sources import Sources
     from mltta.cli.tagging import Run
     from mltta.pipeline.execution import Execution
+    from mltta.report.formats import format_of
+    from mltta.report.gallery import thumbnail_folder
     from mltta.tagger import Tagger
 
     missing = [path for path in paths if not path.exists()]
     if len(missing) < len(paths):  # what is there is tagged; what is not is listed with the rest that failed
         paths = [path for path in paths if path not in missing]
-    effects = make_effects(annotate, where)
-    sources = Sources(paths, apart=[folder for folder in (annotate, where) if folder is not None])
+    kind = format_of(format.value if format else None, output)
+    effects = make_effects(kind, annotate, where)
+    thumbnails = thumbnail_folder(output) if kind == "html" and output is not None else None
+    sources = Sources(paths, [own for own in (annotate, where, thumbnails) if own is not None])
     files = sources.find()
     if not files and not watch:
         raise MlttaError(f"no images in {', '.join(map(str, paths))}")
-    with open_sink(format, output, wide, overwrite) as sink:
+    with open_sink(kind, output, wide, overwrite) as sink:
         execution = Execution(batch_size, 0, compile)
         settings = options.settings(method, option or [])
         table = options.with_synonyms(labels, synonyms, wordnet)
@@ -204,24 +208,23 @@ def carry_out(run: Run, files: list[Path], watch: bool) -> int:
     return code
 
 
-def open_sink(format: Format | None, output: Path | None, wide: bool, overwrite: bool) -> Output | Screen:
+def open_sink(format: str, output: Path | None, wide: bool, overwrite: bool) -> Output | Screen:
     """Where the tags go: a file that can be gone on with, or a stream."""
-    from mltta.report.formats import format_of
     from mltta.report.output import Output
     from mltta.report.screen import Screen
 
-    name = format_of(format.value if format else None, output)
-    if name == "parquet":  # before any work is done
+    if format == "parquet":  # before any work is done
         from mltta.report.parquet import open_pyarrow
 
         open_pyarrow()
     if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
-        return Screen(name, output, wide=wide)
-    return Output(output, name, wide=wide, overwrite=overwrite)
+        return Screen(format, output, wide=wide)
+    return Output(output, format, wide=wide, overwrite=overwrite)
 
 
-def make_effects(annotate: Path | None, where: Path | None) -> list[Effect]:
+def make_effects(format: str, annotate: Path | None, where: Path | None) -> list[Effect]:
     """What is done with the photos besides writing their tags down."""
-    from mltta.cli.pictures import Pictures
+    from mltta.cli.pictures import Pictures, Thumbnails
 
-    return [Pictures(folder, heat=folder is where) for folder in (annotate, where) if folder is not None]
+    found: list[Effect] = [Thumbnails()] if format == "html" else []
+    return found + [Pictures(own, heat=own is where) for own in (annotate, where) if own is not None]
