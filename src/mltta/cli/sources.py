@@ -22,7 +22,9 @@ class Sources:
 
     def __init__(self, paths: Sequence[Path], apart: Iterable[Path] = ()):
         self.paths = list(paths)
-        self._apart = [folder.resolve() for folder in apart]
+        given = [path.resolve() for path in self.paths]
+        around = {folder for path in given for folder in (path, *path.parents)}
+        self._apart = [folder.resolve() for folder in apart if folder.resolve() not in around]
         #: by file: the folder it was found under, or None where it was given itself
         self.roots: dict[Path, Path | None] = {}
         self._sizes: dict[Path, Stamp | None] = {}

@@ -33,6 +33,11 @@ class Format(str, Enum):
     __str__ = str.__str__
 
 
+class KeywordPlace(str, Enum):
+    sidecar = "sidecar"
+    embed = "embed"
+
+
 HELP = """Tag images and folders of images.
 
 `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
@@ -100,6 +105,24 @@ def tag(
         bool,
         typer.Option("--overwrite", help="Start anew, whatever the file holds.", rich_help_panel=OUTPUT),
     ] = False,
+    keywords: Annotated[
+        KeywordPlace | None,
+        typer.Option(help="Labels as keywords, beside photos or in JPEGs.", rich_help_panel=PHOTOS),
+    ] = None,
+    copy_to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR/{label}", help="Copy photos into folders by label.", rich_help_panel=PHOTOS
+        ),
+    ] = None,
+    link_to: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR/{label}", help="Link them there instead.", rich_help_panel=PHOTOS),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only say what would go where.", rich_help_panel=PHOTOS),
+    ] = False,
     method: Annotated[
         str,
         typer.Option(
@@ -129,20 +152,37 @@ def tag(
     compile: options.Compile = None,
     accelerate: options.Accelerate = None,
 ) -> None:
+    from mltta.cli.closing import Closing
+    from mltta.cli.into_photos import Keywords, Sorted
+    from mltta.cli.pictures import Pictures, Thumbnails
     from mltta.cli.sources import Sources
     from mltta.cli.tagging import Run
     from mltta.pipeline.execution import Execution
     from mltta.report.formats import format_of
     from mltta.report.gallery import thumbnail_folder
+    from mltta.report.sorting import Sorting
     from mltta.tagger import Tagger
 
     missing = [path for path in paths if not path.exists()]
     if len(missing) < len(paths):  # what is there is tagged; what is not is listed with the rest that failed
         paths = [path for path in paths if path not in missing]
     kind = format_of(format.value if format else None, output)
-    effects = make_effects(kind, annotate, where)
+    closing = Closing(failed=[f"{path}: no such file or folder" for path in missing])
+    if dry_run and not (keywords or copy_to or link_to):
+        raise ConfigError("--dry-run is about --keywords, --copy-to and --link-to: give one of them")
+    sortings = [Sorting(own, own is link_to) for own in (copy_to, link_to) if own is not None]
+    if any(sorting.home.resolve() == path.resolve() for sorting in sortings for path in paths):
+        raise ConfigError(
+            "the sorted photos would lie among the others: sort them into a folder of their own"
+        )
+    effects: list[Effect] = [] if keywords is None else [Keywords(keywords.value, dry_run, closing.failed)]
+    effects += [Sorted(sorting, dry_run) for sorting in sortings]  # behind, so that copies have the keywords
+    effects += [Pictures(own, heat=own is where) for own in (annotate, where) if own is not None]
+    if kind == "html":
+        effects.append(Thumbnails())
     thumbnails = thumbnail_folder(output) if kind == "html" and output is not None else None
-    sources = Sources(paths, [own for own in (annotate, where, thumbnails) if own is not None])
+    own_folders = [annotate, where, thumbnails, *(sorting.home for sorting in sortings)]
+    sources = Sources(paths, [own for own in own_folders if own is not None])
     files = sources.find()
     if not files and not watch:
         raise MlttaError(f"no images in {', '.join(map(str, paths))}")
@@ -179,8 +219,7 @@ def tag(
             raise ConfigError(f"{method} learns from the photos in their order: a folder that fills has none")
         execution.prepare(backbone, len(files))
         sink.begin(tagger.about() | {"top-k": top_k, "threshold": threshold}, tagger.labels.names)
-        run = Run(tagger, sources, sink, top_k, threshold, effects, quiet)
-        run.closing.failed += [f"{path}: no such file or folder" for path in missing]
+        run = Run(tagger, sources, sink, top_k, threshold, effects, quiet, closing)
         code = carry_out(run, files, watch)
     raise typer.Exit(code or int(bool(run.closing.failed)))
 
@@ -220,11 +259,3 @@ def open_sink(format: str, output: Path | None, wide: bool, overwrite: bool) -> 
     if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
         return Screen(format, output, wide=wide)
     return Output(output, format, wide=wide, overwrite=overwrite)
-
-
-def make_effects(format: str, annotate: Path | None, where: Path | None) -> list[Effect]:
-    """What is done with the photos besides writing their tags down."""
-    from mltta.cli.pictures import Pictures, Thumbnails
-
-    found: list[Effect] = [Thumbnails()] if format == "html" else []
-    return found + [Pictures(own, heat=own is where) for own in (annotate, where) if own is not None]

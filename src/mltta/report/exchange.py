@@ -45,7 +45,7 @@ def coco_text(records: Iterable[Record], page: Page) -> str:
 def write_fiftyone(part: Path, records: Iterable[Record], page: Page) -> None:
     """labels.json of a FiftyOneImageClassificationDataset: images by their full path, each with all its labels.
 
-    FiftyOne also asks for a data manifest beside it, which is empty: full paths say where the images are.
+    FiftyOne also asks for a folder data beside it, which stays empty: full paths say where the images are.
     """
     labels = {
         printable(str(Path(record["image"]).absolute())): [
@@ -61,6 +61,4 @@ def write_fiftyone(part: Path, records: Iterable[Record], page: Page) -> None:
     classes = json.dumps(list(page.labels), ensure_ascii=False)
     text = f'{{"classes": {classes},\n"labels": {{\n{entries}\n}}}}\n'
     part.write_text(text, encoding="utf-8", newline="")
-    manifest = page.path.with_name("data.json")
-    if not manifest.exists():
-        manifest.write_text("{}\n", encoding="utf-8")
+    page.path.with_name("data").mkdir(exist_ok=True)
