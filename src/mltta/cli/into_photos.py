@@ -37,7 +37,7 @@ class Keywords(Effect):
 
     def notes(self) -> list[str]:
         if not self._written and not self._dry:
-            return ["no keywords to write that were not there"] + self._left()
+            return ["no keywords to write that were not there", *self._left()]
         would = "would be written" if self._dry else "written"
         place = "into" if self._how == "embed" else "beside"
         photos = "1 photo" if self._written == 1 else f"{self._written:,} photos"

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from mltta.report.formats import Page
-from mltta.report.records import Record, printable
+from mltta.report.records import Page, Record, printable
 
 
 def write_coco(part: Path, records: Iterable[Record], page: Page) -> None:

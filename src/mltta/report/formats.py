@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeAlias
 
 from mltta.errors import ConfigError
 from mltta.report.lines import Lines, csv_lines, json_lines, jsonl_lines, table_lines
-from mltta.report.records import Record
+from mltta.report.records import Page, Record
 
 SUFFIXES = {
     ".csv": "csv",
@@ -23,16 +22,6 @@ SUFFIXES = {
     ".txt": "table",
 }
 FORMATS = ("table", "csv", "json", "jsonl", "parquet", "html", "coco", "fiftyone")
-
-
-@dataclass(frozen=True)
-class Page:
-    """What a whole file is written with besides the records: its own place, how many there are, all labels."""
-
-    path: Path
-    count: int
-    labels: Sequence[str]
-    wide: bool = False
 
 
 #: writes all records at once, to a path that is then put in the file's place

@@ -19,8 +19,7 @@ from PIL import Image
 
 from mltta.errors import MlttaError
 from mltta.images.load import load_image
-from mltta.report.formats import Page
-from mltta.report.records import Record, printable
+from mltta.report.records import Page, Record, printable
 
 _ASSETS = Path(__file__).parents[1] / "assets" / "gallery"
 #: the longer side of a thumbnail, and photos whose thumbnails stand together in the page

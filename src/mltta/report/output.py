@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import IO, Any
 
 from mltta.errors import MlttaError
-from mltta.report.formats import Page, file_of, lines_of, whole_of
+from mltta.report.formats import file_of, lines_of, whole_of
 from mltta.report.journal import Journal, Seal
 from mltta.report.lines import Lines
-from mltta.report.records import Record
+from mltta.report.records import Page, Record
 from mltta.storage import atomic
 from mltta.storage.lock import locked
 from mltta.storage.reading import shorten

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mltta.errors import ConfigError
-from mltta.report.formats import Page
-from mltta.report.records import Record, printable
+from mltta.report.records import Page, Record, printable
 
 #: images of a row group: what is in memory at once
 _AT_ONCE = 10_000

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from mltta.tagger import Tags
 
 #: "image", and either "error" or "present" and "labels"; for a gallery also "thumbnail" and "where"
 Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a whole file is written with besides the records: its own place, how many there are, all labels."""
+
+    path: Path
+    count: int
+    labels: Sequence[str]
+    wide: bool = False
 
 
 def to_record(tags: Tags, top_k: int | None = None, threshold: float | None = None) -> Record:

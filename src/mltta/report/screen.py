@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from mltta.errors import ConfigError
-from mltta.report.formats import Page, lines_of
+from mltta.report.formats import lines_of
 from mltta.report.lines import Lines, csv_lines, table_lines
-from mltta.report.records import Record
+from mltta.report.records import Page, Record
 
 
 class Screen:

@@ -13,7 +13,6 @@ DC = "http://purl.org/dc/elements/1.1/"
 META = "adobe:ns:meta/"
 #: what we have added, by place: dc:subject and IPTC
 OURS = "urn:mltta:keywords:1.0/"
-PLACES = ("subject", "iptc")
 for _prefix, _uri in {"rdf": RDF, "dc": DC, "x": META, "mltta": OURS}.items():
     ET.register_namespace(_prefix, _uri)
 
@@ -46,7 +45,7 @@ class Packet:
 
     def ours(self, place: str = "subject") -> list[str]:
         """Those that we have added to a place."""
-        return self._items(f"{{{OURS}}}{place}")
+        return self._items(f"{{{OURS}}}added{place.title()}")
 
     def set(self, labels: Sequence[str]) -> None:
         """Have these labels as our keywords: new ones are added, those of an earlier time taken back."""
@@ -55,7 +54,7 @@ class Packet:
         self.remember("subject", ours)
 
     def remember(self, place: str, ours: Sequence[str]) -> None:
-        self._put(f"{{{OURS}}}{place}", ours)
+        self._put(f"{{{OURS}}}added{place.title()}", ours)
 
     @property
     def empty(self) -> bool:
