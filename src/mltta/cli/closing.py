@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import typer
@@ -22,6 +23,8 @@ class Closing:
     tagged: int = 0
     before: int = 0
     failed: list[str] = field(default_factory=list)
+    #: why photos that were tagged got no keywords
+    unwritten: list[str] = field(default_factory=list)
     #: remarks in words, such as what was skipped or copied
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -52,13 +55,14 @@ class Closing:
         if not quiet and (where is not None or self.tagged + self.before + len(self.failed) > 1 or ended):
             for line in self._lines(where, ended):
                 _say(line)
-        if self.failed:
-            all_of_them = self.tagged + self.before + len(self.failed)
-            _say(f"{len(self.failed):,} of {all_of_them:,} could not be tagged:")
-            for error in self.failed[:MOST]:
-                _say(f"  {error}")
-            if len(self.failed) > MOST:
-                _say(f"  and {len(self.failed) - MOST:,} more" + (f", see {where}" if where else ""))
+        every = self.tagged + self.before + len(self.failed)
+        _list(f"{len(self.failed):,} of {every:,} could not be tagged:", self.failed, where)
+        _list(f"{len(self.unwritten):,} of {every:,} got no keywords:", self.unwritten, None)
+
+    @property
+    def code(self) -> int:
+        """1 where something could not be done."""
+        return int(bool(self.failed or self.unwritten))
 
     def _lines(self, where: str | None, ended: str) -> list[str]:
         images = "1 image" if self.tagged == 1 else f"{self.tagged:,} images"
@@ -74,6 +78,15 @@ class Closing:
         if where is not None:
             found.append(f"written to {where}")
         return found
+
+
+def _list(head: str, reasons: Sequence[str], where: str | None) -> None:
+    if reasons:
+        _say(head)
+        for reason in reasons[:MOST]:
+            _say(f"  {reason}")
+        if len(reasons) > MOST:
+            _say(f"  and {len(reasons) - MOST:,} more" + (f", see {where}" if where else ""))
 
 
 def _say(line: str) -> None:

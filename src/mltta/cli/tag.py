@@ -175,7 +175,7 @@ def tag(
         raise ConfigError(
             "the sorted photos would lie among the others: sort them into a folder of their own"
         )
-    effects: list[Effect] = [] if keywords is None else [Keywords(keywords.value, dry_run, closing.failed)]
+    effects: list[Effect] = [] if keywords is None else [Keywords(keywords.value, dry_run, closing.unwritten)]
     effects += [Sorted(sorting, dry_run) for sorting in sortings]  # behind, so that copies have the keywords
     effects += [Pictures(own, heat=own is where) for own in (annotate, where) if own is not None]
     if kind == "html":
@@ -221,7 +221,7 @@ def tag(
         sink.begin(tagger.about() | {"top-k": top_k, "threshold": threshold}, tagger.labels.names)
         run = Run(tagger, sources, sink, top_k, threshold, effects, quiet, closing)
         code = carry_out(run, files, watch)
-    raise typer.Exit(code or int(bool(run.closing.failed)))
+    raise typer.Exit(code or closing.code)
 
 
 def carry_out(run: Run, files: list[Path], watch: bool) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mltta.cli.closing import Closing
 from mltta.cli.progress import Progress
 from mltta.cli.sources import Sources, Stamp, stamp
-from mltta.errors import ConfigError
+from mltta.errors import ConfigError, ImageError
 from mltta.report.output import OTHERWISE, Output
 from mltta.report.records import Record, to_record
 from mltta.report.screen import Screen
@@ -101,16 +101,19 @@ class Run:
 
     def _one(self, file: Path, tags: Tags, seen: Stamp | None) -> None:
         record = to_record(tags, self.top_k, self.threshold)
-        changed = seen
-        if "error" not in record:
-            for effect in self.effects:
-                effect.tagged(file, tags, record)
-            if self.effects and seen is not None:
-                changed = stamp(file) or seen  # keywords may have gone into it
-        else:
-            self._failed[file] = seen
+        now = seen
+        if "error" not in record and self.effects:
+            as_seen = stamp(file) == seen
+            try:
+                for effect in self.effects:
+                    effect.tagged(file, tags, record)
+            except ImageError as error:  # it has gone since
+                record = {"image": str(file), "error": str(error)}
+            now = stamp(file) if as_seen else seen  # keywords may have gone into it
+        if "error" in record:
+            self._failed[file] = now
         self.closing.count(record)
-        self.sink.add(record, changed)
+        self.sink.add(record, now)
 
     def _known(self, files: Sequence[Path]) -> None:
         """What is done with the photos of earlier runs, whose tags are known."""
