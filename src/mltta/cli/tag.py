@@ -234,6 +234,8 @@ def carry_out(run: Run, files: list[Path], watch: bool) -> int:
     try:
         with Progress(run.quiet, bar=kept or not sys.stdout.isatty()) as bar:
             if watch:
+                if not run.quiet:
+                    typer.echo(f"watching {', '.join(map(str, run.sources.paths))}; Ctrl-C ends it", err=True)
                 run.watch(bar)
             else:
                 run.once(files, bar)

@@ -60,7 +60,8 @@ class Run:
         """Tag what is not done of some files, and write the output."""
         stamps = {file: stamp(file) for file in files}
         todo = self._todo(stamps)
-        done = [file for file in files if file not in set(todo) and file not in self._failed]
+        left = {*todo, *self._failed}
+        done = [file for file in files if file not in left]
         self._refuse_online(todo)
         for effect in self.effects:
             for file in files:
