@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from mltta.report.records import Record, plain, printable
 
@@ -97,7 +98,8 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Lin
         from rich.table import Table
 
         page = io.StringIO()
-        console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=None)
+        marks: Any = "standard" if styled else None
+        console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
         console.print(printable(record["image"]), style="bold", markup=False, soft_wrap=True)
         if not record["labels"]:
             console.print("  none of the labels", style="dim")

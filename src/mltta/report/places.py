@@ -10,7 +10,7 @@ class Places:
     """A place for every photo below a folder, never one place for two.
 
     >>> places = Places(Path("out"), ".png")
-    >>> [str(places(Path("in/sub/a.jpg"), Path("in"))), str(places(Path("in/sub/a.png"), Path("in")))]
+    >>> [places(Path("in/sub") / name, Path("in")).as_posix() for name in ("a.jpg", "a.png")]
     ['out/sub/a.png', 'out/sub/a.png.png']
     """
 

@@ -99,7 +99,10 @@ def _table_for(stream: TextIO) -> Lines:
         bar = "#"
     width, styled = 100, False
     try:
-        styled = stream.isatty() and "NO_COLOR" not in os.environ
+        takes_marks = (
+            sys.platform != "win32" or "WT_SESSION" in os.environ
+        )  # Windows' old console shows them as rubbish
+        styled = stream.isatty() and takes_marks and os.environ.get("TERM") != "dumb"
         width = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 100
     except (OSError, ValueError, io.UnsupportedOperation):
         pass
