@@ -6,12 +6,14 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from mltta import Execution, Tagger, load_backbone
 from mltta.errors import ConfigError, ImageError, LabelError, WeightsError
 from tests import golden_data as golden
 
+ROOT = Path(__file__).parents[1]
 LABELS = ["dog", "cat", "traffic light", "sofa", "potted plant"]
 
 
@@ -171,7 +174,7 @@ def test_a_merge_over_the_whole_dataset_is_refused_for_tagging():
     Tagger(golden.backbone("vit"), LABELS, "ml-tta", preset="released", merge="sum", views=4)
 
 
-@pytest.mark.parametrize("labels", [[], ["dog", "Dog"], ["dog", " "], "missing.txt"])
+@pytest.mark.parametrize("labels", [[], ["dog", " "], "missing.txt"])
 def test_bad_label_lists_are_refused(labels):
     with pytest.raises(LabelError):
         Tagger(golden.backbone("vit"), labels)
@@ -236,3 +239,34 @@ def test_a_used_tagger_gives_the_same_scores_in_other_processes(start):
     with ProcessPoolExecutor(1, multiprocessing.get_context(start)) as pool:
         found = [pool.submit(tags_of, tagger, i).result(timeout=120) for i in range(2)]
     assert found == want
+
+
+def test_a_presence_that_is_no_rule_is_refused_when_the_tagger_is_made():
+    with pytest.raises(ConfigError, match=r"presence = 0\.3 .* share, enough, least"):
+        Tagger(golden.backbone("vit"), LABELS, presence=0.3)
+    with pytest.raises(ConfigError, match=r"no option 'treshold' .* it takes effort"):
+        Tagger(golden.backbone("vit"), LABELS, treshold=0.3)
+
+
+def test_the_readmes_python_passes_the_strictest_type_check(tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (snippet,) = (part for part in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "tagger(" in part)
+    several = (
+        "\nfor one in tagger(['a.jpg', 'b.jpg']):\n    print(one.present, one.error)\nreveal_type(tags)\n"
+    )
+    (tmp_path / "snippet.py").write_text(snippet + several, encoding="utf-8")
+    line = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--follow-imports=silent",
+        "--cache-dir",
+        ROOT / ".mypy_cache",
+    ]
+    env = {**os.environ, "MYPYPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [*line, tmp_path / "snippet.py"], capture_output=True, text=True, check=False, env=env, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stdout
+    assert 'Revealed type is "mltta.tagger.Tags"' in done.stdout

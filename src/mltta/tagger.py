@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mltta import __version__
 from mltta.captions.labelled import label_captions
 from mltta.captions.open import open_captions
 from mltta.captions.store import CaptionBase, default_captions
@@ -21,9 +22,11 @@ from mltta.images.find import find_images
 from mltta.images.remote import fetch, is_url
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.methods import Method, create_method, method_class
+from mltta.methods.plugins import source_digest
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
-from mltta.model.prompts import DescriptionSource, TemplateSource
+from mltta.model.prompts import DescriptionSource, TemplateSource, list_templates, load_descriptions
+from mltta.pipeline.cache import rendering
 from mltta.pipeline.execution import Execution
 from mltta.pipeline.features import Pipeline
 from mltta.pipeline.overlap import overlapped
@@ -112,6 +115,12 @@ class Tagger:
         if self.labels.source not in BUILT_IN:
             self.labels = with_known_words(self.labels)
         method_class(method).Config.make(preset, **options)  # wrong settings are named before any loading
+        if presence is not None and not isinstance(presence, Presence):
+            known = ", ".join(field.name for field in fields(Presence))
+            raise ConfigError(
+                f"presence = {presence!r} is no rule: give mltta.Presence(…), which takes {known}; to show the labels "
+                "from another score on, ask the answer: tags.top(threshold=0.3)"
+            )
         backbone = model if isinstance(model, Backbone) else load_backbone(model)
         if not backbone.trained:
             raise WeightsError(f"{backbone.name} has random weights: its tags would mean nothing")
@@ -148,14 +157,24 @@ class Tagger:
         if where and type(self.method).where is Method.where:
             raise ConfigError(f"{method} cannot tell where a label was found: use auto")
         self.where = where
+        self._given = {
+            "template": template and list(list_templates(template)),
+            "descriptions": None if descriptions is None else load_descriptions(descriptions, self.labels),
+            "captions": base.digest if isinstance(base, CaptionBase) else "none" if base is False else None,
+        }
         self.pipeline = Pipeline(
             backbone, self.method.needs, seed=seed, execution=self.execution, fetch=_Fetch(allow_urls)
         )
 
+    @overload
+    def __call__(self, images: list[Any] | tuple[Any, ...]) -> list[Tags]: ...
+    @overload
+    def __call__(self, images: Any) -> Tags: ...
     def __call__(self, images: Any) -> Tags | list[Tags]:
         """Tag a path, PIL image, array or bytes; for a folder, a list or a generator of these, a list of tags.
 
-        A single image that cannot be read raises ImageError; in a list it becomes tags with an ``error``.
+        A single image that cannot be read raises ImageError; in a list it becomes tags with an ``error``. A type
+        checker cannot see that a path is a folder's: give it a list of files, or go through ``stream``.
         """
         if isinstance(images, (str, Path)) and Path(images).is_dir():
             return list(self.stream(find_images([images])))
@@ -176,6 +195,31 @@ class Tagger:
         behind = self.backbone.device.type != "cpu"
         for batch in overlapped(self.pipeline(photos), scorer.begin, scorer.finish, behind):
             yield from map(self._tags, batch)
+
+    def about(self) -> dict[str, Any]:
+        """All that an answer depends on but the image, in plain data: what differs in it is not to be mixed."""
+        backbone, method = self.backbone, self.method
+        teacher = method.problem.teacher
+        judge = None if teacher is None or teacher.backbone is None else teacher.backbone
+        return {
+            "model": backbone.name,
+            "weights": [backbone.image_fingerprint, backbone.text_fingerprint],
+            "prompts": backbone.prompts and f"{backbone.prompts.title} {backbone.prompts.digest}",
+            "arithmetic": f"{backbone.arithmetic} on {backbone.device.type}",
+            "method": method.name,
+            "method's file": source_digest(type(method)),
+            "settings": asdict(method.config),
+            **self._given,
+            "teacher": teacher and (judge.image_fingerprint if judge else "self"),
+            "presence": asdict(self.decision.rule),
+            "labels": list(self.labels.names),
+            "synonyms": [" | ".join(words) for words in self.labels.synonyms],
+            "texts": list(self.labels.texts),
+            "where": self.where,
+            "seed": self.seed,
+            "views": sorted({rendering(backbone, spec) for spec in method.needs}),
+            "mltta": __version__,
+        }
 
     def _tags(self, scored: Scored) -> Tags:
         if scored.score is None or scored.present is None:

@@ -213,7 +213,12 @@ def test_settings_of_a_method_are_set_and_checked(messy):
     ("args", "reason"),
     [
         (["tag", "nowhere", "--labels", "voc"], "nowhere"),
-        (["tag", ".", "--labels", "dog, dog"], "dog"),
+        (["tag", ".", "--labels", "dog,, cat"], "Label 2 (list) is blank"),
+        (["tag", ".", "-o", "tags.xlsx"], ".xlsx says no format"),
+        (["tag", ".", "-f", "html"], "html needs a file"),
+        (["tag", ".", "-f", "jsonl", "--wide"], "--wide is for csv and parquet"),
+        (["tag", ".", "--dry-run"], "--dry-run is about --keywords"),
+        (["tag", ".", "--copy-to", "sorted"], "sorted/{label}"),
         (["tag", ".", "--labels", "labels.txt"], "labels.txt"),
         (["tag", ".", "--labels", "voc", "--method", "magic"], "magic"),
         (["tag", ".", "--labels", "voc", "--captions", "none.txt"], "none.txt"),

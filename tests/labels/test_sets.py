@@ -122,7 +122,6 @@ def test_csv_column_is_called_label_or_name_or_is_the_first(tmp_path: Path, cont
         (["dog", "  "], "Label 2 .* is blank"),
         ("dog,,cat", "Label 2 .* is blank"),
         (["dog", 3], "Label 2 .* not a string: 3"),
-        (["dog", "traffic light", "Traffic_ Light"], r"'Traffic_ Light' at position 3 repeats .* position 2"),
         ({"dog": "pup"}, "synonyms of 'dog' must be a list"),
         ({"dog": [""]}, "synonyms of 'dog' must be a list"),
         (7, "Cannot read labels from a int"),
@@ -134,6 +133,25 @@ def test_csv_column_is_called_label_or_name_or_is_the_first(tmp_path: Path, cont
 def test_unusable_labels_are_refused_with_the_reason(labels: object, message: str) -> None:
     with pytest.raises(LabelError, match=message):
         LabelSet.of(labels)  # type: ignore[arg-type]
+
+
+def test_a_label_given_twice_is_taken_once_with_a_word(caplog) -> None:
+    labels = LabelSet.of(["dog", "traffic light | signal", "Traffic_ Light | stop light"])
+    assert labels.names == ("dog", "traffic light")
+    assert labels.synonyms == ((), ("signal", "stop light"))
+    assert "'Traffic_ Light | stop light'" not in caplog.text
+    assert "1 given more than once ('Traffic_ Light') and taken once" in caplog.text
+
+
+def test_a_list_as_people_write_it_down_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    text = (
+        "\ufeff# animals\n\n- cat | kitty\n* dog   # the usual kind\n• bird\n1. cow\n12) C# book\n 7up can\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    labels = LabelSet.of(path)
+    assert labels.names == ("cat", "dog", "bird", "cow", "C# book", "7up can")
+    assert labels.synonyms[0] == ("kitty",)
 
 
 def test_unknown_built_in_set_lists_the_known_ones() -> None:

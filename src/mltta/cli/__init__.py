@@ -13,7 +13,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mltta.cli import cache, captions, evaluate, lists, prompts, reproduce, tag
+from mltta.cli import cache, captions, evaluate, keywords, lists, prompts, reproduce, tag
 from mltta.errors import MlttaError
 
 #: what a disk, a folder or a system may say, and no fault of ours
@@ -33,6 +33,7 @@ app.command("compare", help=evaluate.COMPARE_HELP)(evaluate.compare)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.add_typer(captions.app, name="captions")
 app.add_typer(prompts.app, name="prompts")
+app.add_typer(keywords.app, name="keywords")
 app.add_typer(cache.app, name="cache")
 app.command("methods")(lists.methods)
 app.command("models")(lists.models)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from mltta.labels import LabelSet, LabelSource
     from mltta.model.backbone import Backbone
 
+#: panels of a command's help, below what is needed first
+MODEL, MACHINE = "Model and method", "Machine"
+
 Model = Annotated[
     str | None,
     typer.Option(
@@ -30,11 +33,15 @@ Model = Annotated[
         help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, hf-hub:ORG/NAME[@REVISION], or a folder.",
     ),
 ]
-Weights = Annotated[str | None, typer.Option(help="A pretrained tag or a local weights file.")]
-Preset = Annotated[str, typer.Option(help="paper, or released for the authors' code.")]
+Weights = Annotated[
+    str | None, typer.Option(help="A pretrained tag or a local weights file.", rich_help_panel=MODEL)
+]
+Preset = Annotated[str, typer.Option(help="paper, or released for the authors' code.", rich_help_panel=MODEL)]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="NAME=VALUE", help="A method's setting, e.g. views=16."),
+    typer.Option(
+        "--set", "-s", metavar="NAME=VALUE", help="A method's setting, e.g. views=16.", rich_help_panel=MODEL
+    ),
 ]
 EverySettings = Annotated[
     list[str] | None,
@@ -50,26 +57,34 @@ ConfigFile = Annotated[
 ]
 Teacher = Annotated[
     str | None,
-    typer.Option(help="Second model for methods that ask one (rlcf), or self for the model itself."),
+    typer.Option(
+        help="Second model for methods that ask one (rlcf), or self for the model itself.",
+        rich_help_panel=MODEL,
+    ),
 ]
 Captions = Annotated[
     str | None,
     typer.Option(
-        help="A caption base, hf-hub:ORG/NAME, a file of captions (.txt, .jsonl, .csv, COCO's .json, .gz), or none."
+        help="A caption base, hf-hub:ORG/NAME, a file of captions (.txt, .jsonl, .csv, COCO's .json, .gz), or none.",
+        rich_help_panel=MODEL,
     ),
 ]
 Synonyms = Annotated[
     Path | None,
     typer.Option(
-        help='Further words that captions may use: JSON {"sofa": ["settee"]}, or CSV lines: sofa,settee.'
+        help='Further words that captions may use: JSON {"sofa": ["settee"]}, or CSV lines: sofa,settee.',
+        rich_help_panel=MODEL,
     ),
 ]
-Wordnet = Annotated[bool, typer.Option("--wordnet", help="Also WordNet's synonyms (mltta[wordnet]).")]
+Wordnet = Annotated[
+    bool, typer.Option("--wordnet", help="Also WordNet's synonyms (mltta[wordnet]).", rich_help_panel=MODEL)
+]
 Template = Annotated[
     str | None,
     typer.Option(
         help="Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt.",
         show_default="the method's own",
+        rich_help_panel=MODEL,
     ),
 ]
 Prompts = Annotated[
@@ -77,20 +92,30 @@ Prompts = Annotated[
     typer.Option(
         metavar="FILE",
         help="Learned prompts in place of the template's words: ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.",
+        rich_help_panel=MODEL,
     ),
 ]
 DescriptionFile = Annotated[
     Path | None,
-    typer.Option("--descriptions", help="JSON file {label: [sentences]}, averaged with the template."),
+    typer.Option(
+        "--descriptions",
+        help="JSON file {label: [sentences]}, averaged with the template.",
+        rich_help_panel=MODEL,
+    ),
 ]
 Dtype = Annotated[
     str | None,
-    typer.Option(help="Precision of the image tower: float32, bfloat16 or float16. Chosen by the device."),
+    typer.Option(
+        help="Precision of the image tower: float32, bfloat16 or float16. Chosen by the device.",
+        rich_help_panel=MACHINE,
+    ),
 ]
 Compile = Annotated[
     bool | None,
     typer.Option(
-        "--compile/--no-compile", help="Compile the image tower; by default on a GPU for long runs."
+        "--compile/--no-compile",
+        help="Compile the image tower; by default on a GPU for long runs.",
+        rich_help_panel=MACHINE,
     ),
 ]
 Accelerate = Annotated[
@@ -98,21 +123,31 @@ Accelerate = Annotated[
     typer.Option(
         metavar="all|none|TRICKS",
         help="Only speed: all tricks, none of them, or some by name (docs/speed.md).",
+        rich_help_panel=MACHINE,
     ),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps …")]
-Seed = Annotated[int, typer.Option(help="Chooses the random views.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps …", rich_help_panel=MACHINE)]
+Seed = Annotated[int, typer.Option(help="Chooses the random views.", rich_help_panel=MODEL)]
 QuickGelu = Annotated[
-    bool | None, typer.Option("--quick-gelu/--no-quick-gelu", help="Activation of a local weights file.")
+    bool | None,
+    typer.Option(
+        "--quick-gelu/--no-quick-gelu", help="Activation of a local weights file.", rich_help_panel=MODEL
+    ),
 ]
 AllowTorchscript = Annotated[
     bool,
-    typer.Option("--allow-torchscript", help="Open OpenAI's original .pt archive, which is a program."),
+    typer.Option(
+        "--allow-torchscript",
+        help="Open OpenAI's original .pt archive, which is a program.",
+        rich_help_panel=MODEL,
+    ),
 ]
 AllowRemoteCode = Annotated[
     bool,
     typer.Option(
-        "--allow-remote-code", help="Run the Python that a model folder's or repository's tokenizer brings."
+        "--allow-remote-code",
+        help="Run the Python that a model folder's or repository's tokenizer brings.",
+        rich_help_panel=MODEL,
     ),
 ]
 

@@ -2,45 +2,62 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mltta.cli import options
-from mltta.errors import MlttaError
+from mltta.errors import ConfigError, MlttaError
+
+if TYPE_CHECKING:
+    from mltta.cli.sources import Source
+    from mltta.cli.tagging import Effect, Run
+    from mltta.report.output import Output
+    from mltta.report.screen import Screen
+
+OUTPUT, PHOTOS = "Output", "Photos"
 
 
 class Format(str, Enum):
     table = "table"
+    csv = "csv"
     json = "json"
     jsonl = "jsonl"
-    csv = "csv"
+    parquet = "parquet"
+    html = "html"
+    coco = "coco"
+    fiftyone = "fiftyone"
+
+    __str__ = str.__str__
+
+
+class KeywordPlace(str, Enum):
+    sidecar = "sidecar"
+    embed = "embed"
 
 
 HELP = """Tag images and folders of images.
 
-**Examples**
+`mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
 
-`mltta tag photo.jpg`
+`mltta tag holidays/ --labels my_labels.txt -o tags.csv`
 
-`mltta tag photo.jpg --labels "dog, cat, sofa"`
+`mltta tag holidays/ -o tags.html`
 
-`mltta tag holidays/ --labels coco --format csv -o tags.csv`
-
-`mltta tag photo.jpg --labels my_labels.txt --top-k 5 --annotate out/`
+With `-o` the same command goes on where it was, and adds new photos.
 
 `curl https://example.org/photo.jpg | mltta tag -`
 
-A label file has one label a line; `sofa | couch | settee` adds synonyms that captions may use.
-
-**Exit code**: 0 all images tagged, 1 some could not be read (they are listed), 2 wrong usage.
+**Exit code**: 0 all images tagged, 1 some could not be (they are listed), 2 wrong usage.
 """
 
 
 def tag(
-    paths: Annotated[
+    given: Annotated[
         list[str],
         typer.Argument(metavar="PATH…", help="Images, folders that hold some, or - for one on stdin."),
     ],
@@ -50,33 +67,21 @@ def tag(
             "--labels", "-l", help="everyday, coco, voc, nuswide, a label file, or 'dog, cat | kitty'."
         ),
     ] = "everyday",
-    model: options.Model = None,
-    weights: options.Weights = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="How to look, or adapt: one that `mltta methods` lists, or your own file, my_method.py."
-        ),
-    ] = "auto",
-    preset: options.Preset = "paper",
-    option: options.Settings = None,
-    captions: options.Captions = None,
-    synonyms: options.Synonyms = None,
-    wordnet: options.Wordnet = False,
-    template: options.Template = None,
-    prompts: options.Prompts = None,
-    descriptions: options.DescriptionFile = None,
-    teacher: options.Teacher = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="A file: .csv .json .jsonl .parquet .html .txt; or the screen."),
+    ] = None,
     top_k: Annotated[
-        int | None, typer.Option(min=1, help="Show at most this many labels, best first.")
+        int | None, typer.Option(min=1, metavar="N", help="Show at most this many labels, best first.")
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Show the labels that score at least this; with --top-k, both hold."),
-    ] = None,
-    format: Annotated[Format, typer.Option("--format", "-f", help="How to print.")] = Format.table,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write here instead of the screen.")
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="SCORE",
+            help="Show the labels that score at least this; with --top-k, both hold.",
+        ),
     ] = None,
     annotate: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also write each image with its label bars here.")
@@ -88,88 +93,188 @@ def tag(
     allow_urls: Annotated[
         bool, typer.Option("--allow-urls", help="Fetch images given as http:// or https:// addresses.")
     ] = False,
-    device: options.Device = "auto",
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once on a GPU.")] = None,
-    dtype: options.Dtype = None,
-    compile: options.Compile = None,
-    accelerate: options.Accelerate = None,
-    seed: options.Seed = 0,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on as the folders fill, until Ctrl-C.")] = False,
+    model: options.Model = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
+    verbose: options.Verbose = False,
+    format: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="NAME",
+            help=f"Not what the suffix says: {', '.join(Format)}.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="csv, parquet: a row an image, not a label.", rich_help_panel=OUTPUT),
+    ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Start anew, whatever the file holds.", rich_help_panel=OUTPUT),
+    ] = False,
+    keywords: Annotated[
+        KeywordPlace | None,
+        typer.Option(help="Labels as keywords, beside photos or in JPEGs.", rich_help_panel=PHOTOS),
+    ] = None,
+    copy_to: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR/{label}", help="Copy photos into folders by label.", rich_help_panel=PHOTOS
+        ),
+    ] = None,
+    link_to: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR/{label}", help="Link them there instead.", rich_help_panel=PHOTOS),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Only say what would go where.", rich_help_panel=PHOTOS),
+    ] = False,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="How to look, or adapt: one of `mltta methods`, or your own my_method.py.",
+            rich_help_panel=options.MODEL,
+        ),
+    ] = "auto",
+    option: options.Settings = None,
+    preset: options.Preset = "paper",
+    captions: options.Captions = None,
+    synonyms: options.Synonyms = None,
+    wordnet: options.Wordnet = False,
+    template: options.Template = None,
+    prompts: options.Prompts = None,
+    descriptions: options.DescriptionFile = None,
+    teacher: options.Teacher = None,
+    weights: options.Weights = None,
     quick_gelu: options.QuickGelu = None,
     allow_torchscript: options.AllowTorchscript = False,
     allow_remote_code: options.AllowRemoteCode = False,
-    verbose: options.Verbose = False,
+    seed: options.Seed = 0,
+    device: options.Device = "auto",
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Images at once on a GPU.", rich_help_panel=options.MACHINE)
+    ] = None,
+    dtype: options.Dtype = None,
+    compile: options.Compile = None,
+    accelerate: options.Accelerate = None,
 ) -> None:
-    from mltta.cli.sources import open_sources
+    from mltta.cli.closing import Closing
+    from mltta.cli.into_photos import Keywords, Sorted
+    from mltta.cli.pictures import Pictures, Thumbnails
+    from mltta.cli.sources import Sources, open_others
+    from mltta.cli.tagging import Run
     from mltta.pipeline.execution import Execution
-    from mltta.report.tags import Writer
+    from mltta.report.formats import format_of
+    from mltta.report.gallery import thumbnail_folder
+    from mltta.report.sorting import Sorting
     from mltta.tagger import Tagger
 
-    sources = open_sources(paths, allow_urls, pictures=annotate is not None or where is not None)
-    files, missing = sources.images, sources.missing
-    for folder in (annotate, where):
-        if folder is not None:
-            make_folder(folder)
-    execution = Execution(batch_size, compile=compile)
-    settings = options.settings(method, option or [])
-    table = options.with_synonyms(labels, synonyms, wordnet)
-    backbone = options.open_backbone(
-        model, weights, device, quick_gelu, allow_torchscript, prompts, dtype, accelerate, allow_remote_code
-    )
-    tagger = Tagger(
-        backbone,
-        table,
-        method,
-        captions=captions,
-        template=template,
-        descriptions=descriptions,
-        teacher=teacher,
-        preset=preset,
-        seed=seed,
-        execution=execution,
-        where=where is not None,
-        allow_urls=allow_urls,
-        **settings,
-    )
-    execution.prepare(backbone, len(files))
-    failed = [f"{path}: no such file or folder" for path in missing]
-    used: set[Path] = set()
-    with Writer(format.value, output, top_k, threshold) as writer, options.progress() as bar:
-        task = bar.add_task("tagging", total=len(files), visible=len(files) > 1)
-        for tags in tagger.stream(files):
-            tags.image = tags.image or "-"
-            writer.write(tags)
-            if tags.error is not None:
-                failed.append(tags.error)
-            else:
-                for folder in (annotate, where):
-                    if folder is not None:
-                        save_picture(tags, folder, used, heat=folder is where)
-            bar.advance(task)
-    if failed:
-        from rich.console import Console
+    others = open_others(given, allow_urls)
+    paths = [Path(path) for path in given if path not in others.names]
+    missing = [path for path in paths if not path.exists()]
+    if len(missing) < len(given):  # what is there is tagged; what is not is listed with the rest that failed
+        paths = [path for path in paths if path not in missing]
+    kind = format_of(format.value if format else None, output)
+    closing = Closing(failed=[f"{path}: no such file or folder" for path in missing])
+    if dry_run and not (keywords or copy_to or link_to):
+        raise ConfigError("--dry-run is about --keywords, --copy-to and --link-to: give one of them")
+    sortings = [Sorting(own, own is link_to) for own in (copy_to, link_to) if own is not None]
+    if any(sorting.home.resolve() == path.resolve() for sorting in sortings for path in paths):
+        raise ConfigError(
+            "the sorted photos would lie among the others: sort them into a folder of their own"
+        )
+    effects: list[Effect] = [] if keywords is None else [Keywords(keywords.value, dry_run, closing.unwritten)]
+    effects += [Sorted(sorting, dry_run) for sorting in sortings]  # behind, so that copies have the keywords
+    effects += [Pictures(own, heat=own is where) for own in (annotate, where) if own is not None]
+    if kind == "html":
+        effects.append(Thumbnails())
+    thumbnails = thumbnail_folder(output) if kind == "html" and output is not None else None
+    own_folders = [annotate, where, thumbnails, *(sorting.home for sorting in sortings)]
+    others.check(effects=bool(effects), output=output is not None)
+    sources = Sources(paths, [own for own in own_folders if own is not None], others.sources)
+    files = sources.find()
+    if not files and not watch:
+        also = f"; {sources.skipped}" if sources.skipped else ""
+        raise MlttaError(f"no images in {', '.join(map(str, paths))}{also}")
+    if sources.skipped and not quiet:
+        typer.echo(sources.skipped, err=True)
+    with open_sink(kind, output, wide, overwrite) as sink:
+        execution = Execution(batch_size, compile=compile)
+        settings = options.settings(method, option or [])
+        table = options.with_synonyms(labels, synonyms, wordnet)
+        backbone = options.open_backbone(
+            model,
+            weights,
+            device,
+            quick_gelu,
+            allow_torchscript,
+            prompts,
+            dtype,
+            accelerate,
+            allow_remote_code,
+        )
+        tagger = Tagger(
+            backbone,
+            table,
+            method,
+            captions=captions,
+            template=template,
+            descriptions=descriptions,
+            teacher=teacher,
+            preset=preset,
+            seed=seed,
+            execution=execution,
+            where=where is not None,
+            allow_urls=allow_urls,
+            **settings,
+        )
+        if watch and tagger.method.online:
+            raise ConfigError(f"{method} learns from the photos in their order: a folder that fills has none")
+        execution.prepare(backbone, len(files))
+        sink.begin(tagger.about() | {"top-k": top_k, "threshold": threshold}, tagger.labels.names)
+        run = Run(tagger, sources, sink, top_k, threshold, effects, quiet, closing)
+        code = carry_out(run, files, watch)
+    raise typer.Exit(code or closing.code)
 
-        err = Console(stderr=True, highlight=False)
-        err.print(f"[bold]{len(failed)} of {len(files) + len(missing)} could not be tagged:[/bold]")
-        for error in failed:
-            err.print(f"  {error}", markup=False, soft_wrap=True)
-        raise typer.Exit(1)
 
+def carry_out(run: Run, files: Sequence[Source], watch: bool) -> int:
+    """Tag, tell, and say how it ended: 0, or 130 where somebody interrupted what was not done."""
+    from mltta.cli.progress import Progress
+    from mltta.report.output import Output
 
-def make_folder(folder: Path) -> None:
-    """Make a folder for pictures before any work is done, or say why it cannot be."""
+    kept = isinstance(run.sink, Output)
+    code, ended = 0, ""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MlttaError(f"{folder} cannot be used for pictures: {error.strerror}") from error
+        with Progress(run.quiet, bar=kept or not sys.stdout.isatty()) as bar:
+            if watch:
+                if not run.quiet:
+                    typer.echo(f"watching {', '.join(map(str, run.sources.paths))}; Ctrl-C ends it", err=True)
+                run.watch(bar)
+            else:
+                run.once(files, bar)
+    except KeyboardInterrupt:
+        code, ended = (0, "ended: ") if watch else (130, "interrupted: ")
+    for effect in run.effects:
+        run.closing.notes += effect.notes()
+    if code and kept:
+        run.closing.notes.append("the same command goes on behind these")
+    run.closing.tell(str(run.sink.path) if kept else None, run.quiet, ended)
+    return code
 
 
-def save_picture(tags: Any, folder: Path, used: set[Path], heat: bool) -> None:
-    """Write an annotated copy under the image's own name; names that clash within a run get a number."""
-    from mltta.images.load import load_image
-    from mltta.report.picture import annotate, where_sheet
+def open_sink(format: str, output: Path | None, wide: bool, overwrite: bool) -> Output | Screen:
+    """Where the tags go: a file that can be gone on with, or a stream."""
+    from mltta.report.output import Output
+    from mltta.report.screen import Screen
 
-    stem, n = Path(tags.image).stem, 1
-    while (target := folder / (f"{stem}.png" if n == 1 else f"{stem}-{n}.png")) in used:
-        n += 1
-    used.add(target)
-    (where_sheet if heat else annotate)(load_image(tags.image), tags).save(target)
+    if format == "parquet":  # before any work is done
+        from mltta.report.parquet import open_pyarrow
+
+        open_pyarrow()
+    if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
+        return Screen(format, output, wide=wide)
+    return Output(output, format, wide=wide, overwrite=overwrite)

@@ -6,7 +6,9 @@ import csv
 import difflib
 import io
 import json
+import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,10 @@ _HOW = (
     f"Give a built-in set ({', '.join(BUILT_IN)}), a list such as ['dog', 'traffic light'], "
     "a comma separated string such as 'dog, traffic light', or a .txt, .json or .csv file."
 )
+
+_COMMENT = re.compile(r"(^|\s)#.*")
+_BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
+log = logging.getLogger("mltta")
 
 LabelSource: TypeAlias = Union[
     "LabelSet", str, "os.PathLike[str]", Mapping[str, Sequence[str]], Sequence[str]
@@ -120,7 +126,7 @@ class LabelSet:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
-        """Read a .txt (one label a line, synonyms after |), .json or .csv file of labels."""
+        """Read a .txt (one label a line, synonyms after |; bullets and # comments may be there), .json or .csv file."""
         path = Path(path)
         content = read_label_text(path)
         suffix = path.suffix.casefold()
@@ -137,7 +143,7 @@ class LabelSet:
             with reading(path, LabelError, "save it as a table, one label a line"):
                 entries = _csv_column(content)
         else:
-            entries = [line for line in content.splitlines() if line.strip()]
+            entries = _listed(content)
         if len(entries) > MOST_LABELS:
             raise LabelError(f"{path} holds {len(entries):,} labels, and the limit is {MOST_LABELS:,}.")
         return cls._of_entries(entries, str(path))
@@ -158,17 +164,43 @@ class LabelSet:
         """Tidy strings, {"name", "text", "synonyms"} objects or a mapping label -> synonyms into a set."""
         if isinstance(entries, Mapping):
             entries = [{"name": name, "synonyms": synonyms} for name, synonyms in entries.items()]
-        names, texts, synonyms = [], [], []
+        names: list[str] = []
+        texts: list[str] = []
+        synonyms: list[tuple[str, ...]] = []
+        places: dict[str, int] = {}
+        twice: list[str] = []
         for position, entry in enumerate(entries, start=1):
             fields = entry if isinstance(entry, Mapping) else _fields(entry)
             name = fields.get("name")
             text = fields.get("text", name)
             if not isinstance(name, str) or not isinstance(text, str):
                 raise LabelError(_not_a_string(entry, position, source))
+            words = _tidy_synonyms(fields.get("synonyms", ()), name)
+            place = places.setdefault(label_key(name), len(names))
+            if place < len(names) and label_key(name):
+                twice.append(name.strip())
+                synonyms[place] = tuple(dict.fromkeys((*synonyms[place], *words)))
+                continue
             names.append(name.strip())
             texts.append(_readable(text))
-            synonyms.append(_tidy_synonyms(fields.get("synonyms", ()), name))
+            synonyms.append(words)
+        if twice:
+            said = ", ".join(map(repr, twice[:5])) + (" …" if len(twice) > 5 else "")
+            log.warning(
+                "%s: %d given more than once (%s) and taken once; case, spaces and _ make no difference",
+                *("labels" if source == "list" else source, len(twice), said),
+            )
         return cls(tuple(names), tuple(texts), tuple(synonyms), source)
+
+
+def _listed(content: str) -> list[str]:
+    """The labels of a list as people write it down: without comments, blank lines, bullets and numbers.
+
+    >>> _listed("# animals\\n- cat | kitty\\n\\n2. dog  # or wolf\\n")
+    ['cat | kitty', 'dog']
+    """
+    lines = (_COMMENT.sub("", line) for line in content.splitlines())
+    return [label for line in lines if (label := _BULLET.sub("", line).strip())]
 
 
 def _fields(entry: object) -> Mapping[str, object]:

@@ -1,0 +1,101 @@
+"""What a run of tagging says when it ends: how many, how fast, what was found, what failed, where it is."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import typer
+
+from mltta.cli.progress import rate
+from mltta.report.records import Record, printable
+
+#: reasons that are told one by one; the output has them all
+MOST = 100
+
+
+@dataclass
+class Closing:
+    """Counts a run, and tells it."""
+
+    tagged: int = 0
+    before: int = 0
+    failed: list[str] = field(default_factory=list)
+    #: why photos that were tagged got no keywords
+    unwritten: list[str] = field(default_factory=list)
+    #: remarks in words, such as what was skipped or copied
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    _labels: Counter[str] = field(default_factory=Counter)
+    _since: float = 0.0
+
+    def start(self) -> None:
+        self._since = time.monotonic()
+
+    def stop(self) -> None:
+        self.seconds += time.monotonic() - self._since
+
+    def count(self, record: Record) -> None:
+        """One image more."""
+        if "error" in record:
+            self.failed.append(record["error"])
+            return
+        self.tagged += 1
+        self._labels.update(record["present"])
+
+    def tell(self, where: str | None, quiet: bool, ended: str = "") -> None:
+        """Say it on the error stream; reasons why images failed are said even to who wants quiet.
+
+        Args:
+            where: the output, if it is a file.
+            ended: how it ended, if not as usual.
+        """
+        if not quiet and (where is not None or self.tagged + self.before + len(self.failed) > 1 or ended):
+            for line in self._lines(where, ended):
+                _say(line)
+        every = self.tagged + self.before + len(self.failed)
+        _list(f"{len(self.failed):,} of {every:,} could not be tagged:", self.failed, where)
+        _list(f"{len(self.unwritten):,} of {every:,} got no keywords:", self.unwritten, None)
+
+    @property
+    def code(self) -> int:
+        """1 where something could not be done."""
+        return int(bool(self.failed or self.unwritten))
+
+    def _lines(self, where: str | None, ended: str) -> list[str]:
+        images = "1 image" if self.tagged == 1 else f"{self.tagged:,} images"
+        speed = f" in {_duration(self.seconds)}, {rate(self.tagged, self.seconds)}" if self.tagged else ""
+        before = f"; {self.before:,} were done before" if self.before else ""
+        found = [f"{ended}{images} tagged{speed}{before}"]
+        if self._labels:
+            most = ", ".join(f"{label} {count:,}" for label, count in self._labels.most_common(5))
+            found.append(f"most frequent: {most}")
+        elif self.tagged > 1:
+            found.append("none of the labels was found in any of them")
+        found += self.notes
+        if where is not None:
+            found.append(f"written to {where}")
+        return found
+
+
+def _list(head: str, reasons: Sequence[str], where: str | None) -> None:
+    if reasons:
+        _say(head)
+        for reason in reasons[:MOST]:
+            _say(f"  {reason}")
+        if len(reasons) > MOST:
+            _say(f"  and {len(reasons) - MOST:,} more" + (f", see {where}" if where else ""))
+
+
+def _say(line: str) -> None:
+    typer.echo(printable(line), err=True)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -1,0 +1,73 @@
+"""How far it is: a bar on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+import typer
+
+from mltta.cli import options
+
+#: seconds until the first line; later ones come once a twentieth more time has passed, so that a night's log is short
+FIRST = 10.0
+
+
+class Progress:
+    """Counts what is done of a run, and says so on the error stream.
+
+    Args:
+        quiet: say nothing.
+        bar: whether a bar would not stand in the way of what is printed.
+    """
+
+    def __init__(self, quiet: bool = False, bar: bool = True):
+        self._quiet, self._done, self._total = quiet, 0, 0
+        self._start = self._said = time.monotonic()
+        terminal = sys.stderr.isatty()
+        self._bar = options.progress() if bar and terminal and not quiet else None
+        self._lines = not terminal and not quiet
+        self._task = self._bar.add_task("tagging", visible=False) if self._bar is not None else None
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def begin(self, total: int) -> None:
+        """Start to count anew, up to a total."""
+        self._done, self._total = 0, total
+        self._start = self._said = time.monotonic()
+        if self._bar is not None and self._task is not None:
+            self._bar.reset(self._task, total=total, visible=total > 1)
+
+    def advance(self) -> None:
+        """One more is done."""
+        self._done += 1
+        if self._bar is not None and self._task is not None:
+            self._bar.advance(self._task)
+        now = time.monotonic()
+        if (
+            self._lines
+            and self._done < self._total
+            and now - self._said >= max(FIRST, (now - self._start) / 20)
+        ):
+            self._said = now
+            typer.echo(
+                f"tagging {self._done:,} of {self._total:,}, {rate(self._done, now - self._start)}", err=True
+            )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def rate(count: int, seconds: float) -> str:
+    """How fast, in words."""
+    a_second = count / max(seconds, 1e-9)
+    if a_second >= 9.95:
+        return f"{a_second:,.0f} a second"
+    return f"{a_second:.1f} a second" if a_second >= 0.1 else f"{60 * a_second:.1f} a minute"

@@ -1,0 +1,139 @@
+"""The run behind `mltta tag`: what is not done yet is tagged, kept, and told about; once, or as a folder fills."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import sleep
+from typing import TYPE_CHECKING
+
+from mltta.cli.closing import Closing
+from mltta.cli.progress import Progress
+from mltta.cli.sources import Source, Sources, Stamp, stamp
+from mltta.errors import ConfigError, ImageError
+from mltta.report.output import OTHERWISE, Output
+from mltta.report.records import Record, to_record
+from mltta.report.screen import Screen
+
+if TYPE_CHECKING:
+    from mltta.tagger import Tagger, Tags
+
+#: seconds between two looks at a folder that fills
+POLL = 2.0
+
+
+class Effect:
+    """Something done with a photo besides writing its tags down."""
+
+    def prepare(self, photo: Path, root: Path | None) -> None:
+        """Hear of every photo of the run, in order, before any is tagged."""
+
+    def tagged(self, photo: Path, tags: Tags, record: Record) -> None:
+        """A photo was tagged now."""
+
+    def known(self, photo: Path, record: Record) -> bool:
+        """A photo was tagged by an earlier run; whether its file was changed by what is done now."""
+        return False
+
+    def notes(self) -> list[str]:
+        """What was done, in words, for the end."""
+        return []
+
+
+@dataclass
+class Run:
+    """One command's work."""
+
+    tagger: Tagger
+    sources: Sources
+    sink: Output | Screen
+    top_k: int | None = None
+    threshold: float | None = None
+    effects: Sequence[Effect] = ()
+    quiet: bool = False
+    closing: Closing = field(default_factory=Closing)
+    _failed: dict[Source, Stamp | None] = field(default_factory=dict)
+    _first: bool = True
+
+    def once(self, files: Sequence[Source], bar: Progress) -> None:
+        """Tag what is not done of some files, and write the output."""
+        stamps = {file: stamp(file) for file in files}
+        todo = self._todo(stamps)
+        left = {*todo, *self._failed}
+        done = [file for file in files if file not in left]
+        self._refuse_online(todo)
+        for effect in self.effects:
+            for file in files:
+                if isinstance(file, Path):
+                    effect.prepare(file, self.sources.roots.get(file))
+        if self._first:
+            self.closing.before, self._first = len(done), False
+            self._known(done)
+        self.sink.grow(self.sink.ordered([str(file) for file in done]))
+        order = [str(file) for file in files]
+        bar.begin(len(todo))
+        self.closing.start()
+        try:
+            for file, tags in zip(todo, self.tagger.stream(todo), strict=True):
+                self._one(file, tags, stamps[file])
+                bar.advance()
+        except KeyboardInterrupt:
+            self.sink.finish(self.sink.ordered(order))
+            raise
+        finally:
+            self.closing.stop()
+        self.sink.finish(self.sink.ordered(order))
+
+    def watch(self, bar: Progress) -> None:
+        """Go on as the folders fill, until somebody interrupts."""
+        while True:
+            files = self.sources.settled()
+            if self._todo({file: stamp(file) for file in files}):
+                self.once(files, bar)
+            sleep(POLL)
+
+    def _todo(self, stamps: Mapping[Source, Stamp | None]) -> list[Source]:
+        """What is to be tagged: not what is done, and not what has failed in this run and is the same still."""
+        return [
+            file
+            for file, own in stamps.items()
+            if not self.sink.done(str(file), own) and not (file in self._failed and self._failed[file] == own)
+        ]
+
+    def _one(self, file: Source, tags: Tags, seen: Stamp | None) -> None:
+        tags.image = tags.image or str(file)  # what was piped has no name of its own
+        record = to_record(tags, self.top_k, self.threshold)
+        now = seen
+        if "error" not in record and self.effects and isinstance(file, Path):
+            as_seen = stamp(file) == seen
+            try:
+                for effect in self.effects:
+                    effect.tagged(file, tags, record)
+            except ImageError as error:  # it has gone since
+                record = {"image": str(file), "error": str(error)}
+            now = stamp(file) if as_seen else seen  # keywords may have gone into it
+        if "error" in record:
+            self._failed[file] = now
+        self.closing.count(record)
+        self.sink.add(record, now)
+
+    def _known(self, files: Sequence[Source]) -> None:
+        """What is done with the photos of earlier runs, whose tags are known."""
+        if not isinstance(self.sink, Output) or not self.effects:
+            return
+        for file in files:
+            if not isinstance(file, Path):
+                continue
+            record = self.sink.journal.record(str(file))
+            changed = [effect.known(file, record) for effect in self.effects]
+            if any(changed):
+                self.sink.journal.add(record, stamp(file))
+
+    def _refuse_online(self, todo: Sequence[Source]) -> None:
+        method = self.tagger.method
+        if todo and method.online and isinstance(self.sink, Output) and self.sink.journal.entries:
+            raise ConfigError(
+                f"{method.name} learns from the photos before, in their order, and what it had learned is not kept: "
+                f"{self.sink.path} cannot be gone on with; {OTHERWISE}, or use a method that looks at each photo alone"
+            )

@@ -1,0 +1,135 @@
+"""Keywords in IPTC, as older programs read them: datasets 2:25 inside Photoshop's resources of a JPEG."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+
+HEAD = b"Photoshop 3.0\0"
+#: the resources that hold IPTC, and its checksum
+_IPTC, _DIGEST = 0x0404, 0x0425
+_KEYWORD, _CHARSET, _UTF8 = (2, 25), (1, 90), b"\x1b%G"
+#: bytes of a keyword, by the standard
+MOST = 64
+
+
+class Resources:
+    """Photoshop's resources as bytes; all but keywords stay as they are."""
+
+    def __init__(self, content: bytes | None):
+        """Args:
+        content: what stands behind ``HEAD``; None where there is none. ValueError: it cannot be read.
+        """
+        self._blocks = list(_blocks(content or b""))
+        iptc = next((data for number, _, data in self._blocks if number == _IPTC), b"")
+        self._sets = list(_datasets(iptc))
+
+    @property
+    def keywords(self) -> list[str]:
+        return [_text(data, self._utf8) for key, data in self._sets if key == _KEYWORD]
+
+    @property
+    def _utf8(self) -> bool:
+        return any(key == _CHARSET and data == _UTF8 for key, data in self._sets)
+
+    def fits(self, label: str) -> bool:
+        """Whether a keyword can stand here: short enough, and in the letters of what is there already."""
+        if not self._utf8 and any(key[0] == 2 and not data.isascii() for key, data in self._sets):
+            return label.isascii() and len(label) <= MOST
+        return len(label.encode()) <= MOST
+
+    def put(self, keywords: Sequence[str]) -> None:
+        """Have exactly these keywords; those that stay keep their bytes."""
+        left = list(keywords)
+        kept = []
+        for key, data in self._sets:
+            word = _text(data, self._utf8) if key == _KEYWORD else None
+            if word is None:
+                kept.append((key, data))
+            elif word in left:
+                left.remove(word)
+                kept.append((key, data))
+        if not all(word.isascii() for word in left) and not any(key == _CHARSET for key, _ in kept):
+            kept.insert(0, (_CHARSET, _UTF8))
+        if left and not any(key == (2, 0) for key, _ in kept):
+            kept.append(((2, 0), b"\0\4"))  # the version that record 2 has to begin with
+        kept += [(_KEYWORD, word.encode()) for word in left]
+        if all(key in ((2, 0), _CHARSET) for key, _ in kept):
+            kept = []  # nothing is left that says something
+        self._sets = sorted(
+            kept, key=lambda own: (own[0][0], own[0][1] != 0)
+        )  # records in order, each version first
+
+    def content(self) -> bytes | None:
+        """The bytes behind ``HEAD``; None where nothing is left."""
+        iptc = b"".join(_dataset(key, data) for key, data in self._sets)
+        blocks = []
+        for number, name, data in self._blocks:
+            if number == _DIGEST and iptc:
+                data = hashlib.md5(iptc, usedforsecurity=False).digest()
+            if number == _IPTC:
+                data = iptc
+            if iptc or number not in (_IPTC, _DIGEST):
+                blocks.append((number, name, data))
+        if iptc and not any(number == _IPTC for number, _, _ in blocks):
+            blocks.append((_IPTC, b"\0\0", iptc))
+        return b"".join(_block(*one) for one in blocks) or None
+
+
+def _blocks(content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """Number, name and data of each resource."""
+    at = 0
+    while at < len(content):
+        if content[at : at + 4] != b"8BIM" or at + 7 > len(content):
+            raise ValueError("its Photoshop resources are of another kind")
+        (number,) = struct.unpack_from(">H", content, at + 4)
+        length = content[at + 6] + 1
+        length += length % 2
+        name = content[at + 6 : at + 6 + length]
+        start = at + 6 + length + 4
+        (size,) = struct.unpack_from(">I", content, start - 4) if start <= len(content) else (1 << 31,)
+        if start + size > len(content):
+            raise ValueError("its Photoshop resources are cut off")
+        yield number, name, content[start : start + size]
+        at = start + size + size % 2
+
+
+def _block(number: int, name: bytes, data: bytes) -> bytes:
+    return (
+        b"8BIM"
+        + struct.pack(">H", number)
+        + name
+        + struct.pack(">I", len(data))
+        + data
+        + b"\0" * (len(data) % 2)
+    )
+
+
+def _datasets(iptc: bytes) -> Iterator[tuple[tuple[int, int], bytes]]:
+    at = 0
+    while at + 5 <= len(iptc) and iptc[at] == 0x1C:
+        size = int.from_bytes(iptc[at + 3 : at + 5], "big")
+        start = at + 5
+        if size & 0x8000:
+            length = size & 0x7FFF
+            size = int.from_bytes(iptc[start : start + length], "big")
+            start += length
+        if start + size > len(iptc):
+            break
+        yield (iptc[at + 1], iptc[at + 2]), iptc[start : start + size]
+        at = start + size
+    if iptc[at:].strip(b"\0"):
+        raise ValueError("its IPTC data are damaged")
+
+
+def _dataset(key: tuple[int, int], data: bytes) -> bytes:
+    size = struct.pack(">H", len(data)) if len(data) < 0x8000 else b"\x80\x04" + struct.pack(">I", len(data))
+    return b"\x1c" + bytes(key) + size + data
+
+
+def _text(data: bytes, utf8: bool) -> str:
+    try:
+        return data.decode("utf-8" if utf8 else "ascii")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

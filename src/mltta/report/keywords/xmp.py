@@ -1,0 +1,129 @@
+"""Keywords in an XMP packet: ours beside those that are there, and remembered, so that only ours are taken back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+from xml.etree import ElementTree as ET
+
+from mltta.errors import MlttaError
+
+RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+DC = "http://purl.org/dc/elements/1.1/"
+META = "adobe:ns:meta/"
+#: what we have added, by place: dc:subject and IPTC
+OURS = "urn:mltta:keywords:1.0/"
+for _prefix, _uri in {"rdf": RDF, "dc": DC, "x": META, "mltta": OURS}.items():
+    ET.register_namespace(_prefix, _uri)
+
+_HEAD = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n'
+_TAIL = '\n<?xpacket end="w"?>'
+
+
+class Packet:
+    """An XMP packet that is read, changed and written; all that is not a keyword of ours stays."""
+
+    def __init__(self, content: bytes | None, where: str):
+        """Args:
+        content: a packet or a sidecar; None for a new one.
+        where: what it is called in errors.
+        """
+        if content is None:
+            self._root = ET.Element(f"{{{META}}}xmpmeta")
+            ET.SubElement(self._root, f"{{{RDF}}}RDF")
+        else:
+            self._root = _parse(content, where)
+        found = self._root if self._root.tag == f"{{{RDF}}}RDF" else self._root.find(f"{{{RDF}}}RDF")
+        if found is None:
+            raise MlttaError(f"{where}: its XMP holds no RDF, so keywords cannot be added; mend or remove it")
+        self._rdf = found
+
+    @property
+    def subjects(self) -> list[str]:
+        """All keywords that it has."""
+        return self._items(f"{{{DC}}}subject")
+
+    def ours(self, place: str = "subject") -> list[str]:
+        """Those that we have added to a place."""
+        return self._items(f"{{{OURS}}}added{place.title()}")
+
+    def set(self, labels: Sequence[str]) -> None:
+        """Have these labels as our keywords: new ones are added, those of an earlier time taken back."""
+        kept, ours = merged(self.subjects, self.ours(), labels)
+        self._put(f"{{{DC}}}subject", kept)
+        self.remember("subject", ours)
+
+    def remember(self, place: str, ours: Sequence[str]) -> None:
+        self._put(f"{{{OURS}}}added{place.title()}", ours)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is left in it."""
+        return not any(len(one) or set(one.attrib) - {f"{{{RDF}}}about"} for one in self._rdf)
+
+    def packet(self) -> bytes:
+        """As it stands in a photo."""
+        return (_HEAD + ET.tostring(self._root, encoding="unicode") + _TAIL).encode()
+
+    def sidecar(self) -> bytes:
+        """As it stands in a file of its own."""
+        return ('<?xml version="1.0" encoding="UTF-8"?>\n' + _HEAD + self._pretty() + _TAIL + "\n").encode()
+
+    def _pretty(self) -> str:
+        ET.indent(self._root, " ")
+        return ET.tostring(self._root, encoding="unicode")
+
+    def _items(self, name: str) -> list[str]:
+        found = [one.attrib[name] for one in self._rdf if name in one.attrib]
+        for own in self._rdf.findall(f"./{{{RDF}}}Description/{name}"):
+            found += [item.text or "" for item in own.iter(f"{{{RDF}}}li")]
+        return [text.strip() for text in found if text.strip()]
+
+    def _put(self, name: str, values: Sequence[str]) -> None:
+        if self._items(name) == list(values):
+            return
+        for one in self._rdf.findall(f"{{{RDF}}}Description"):
+            one.attrib.pop(name, None)
+            for own in one.findall(name):
+                one.remove(own)
+        home = self._rdf.find(f"{{{RDF}}}Description")
+        if not values:
+            if home is not None and not len(home) and not set(home.attrib) - {f"{{{RDF}}}about"}:
+                self._rdf.remove(home)
+            return
+        if home is None:
+            home = ET.SubElement(self._rdf, f"{{{RDF}}}Description", {f"{{{RDF}}}about": ""})
+        bag = ET.SubElement(ET.SubElement(home, name), f"{{{RDF}}}Bag")
+        for value in values:
+            ET.SubElement(bag, f"{{{RDF}}}li").text = value
+
+
+def merged(there: Sequence[str], ours: Sequence[str], labels: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What a place holds once it has our labels, and which of them are ours: not what somebody else had put there.
+
+    >>> merged(["home", "cat"], ["cat"], ["dog", "home"])
+    (['home', 'dog'], ['dog'])
+    """
+    others = [word for word in there if word not in ours]
+    taken = {word.casefold() for word in others}
+    new = list(dict.fromkeys(label for label in labels if label.casefold() not in taken))
+    return others + new, new
+
+
+def _parse(content: bytes, where: str) -> ET.Element:
+    """The elements of a packet; their namespaces keep their short names when they are written again."""
+    text = content.strip(b"\0 \t\r\n")
+    if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
+        raise MlttaError(f"{where}: its XMP declares entities, which XMP has no use for; mend or remove it")
+    try:
+        for _, (prefix, uri) in _namespaces(text):
+            if prefix and uri not in (RDF, DC, META, OURS) and not prefix.startswith("ns"):
+                ET.register_namespace(prefix, uri)
+        builder = ET.TreeBuilder(insert_comments=True)
+        return ET.fromstring(text, ET.XMLParser(target=builder))
+    except (ET.ParseError, ValueError, LookupError) as error:
+        raise MlttaError(f"{where}: its XMP is damaged ({error}); mend or remove it") from None
+
+
+def _namespaces(text: bytes) -> Iterable[tuple[str, tuple[str, str]]]:
+    return ET.iterparse(io.BytesIO(text), events=("start-ns",))
