@@ -46,7 +46,8 @@ EXAMPLE = shown_by_contributing()
 CLASSES = {**{name: method_class(name) for name in list_methods()}, EXAMPLE.name: EXAMPLE}
 METHODS = sorted(CLASSES)
 ONLINE = [name for name in METHODS if CLASSES[name].online]
-EPISODIC = [name for name in METHODS if not CLASSES[name].online]
+TRANSDUCTIVE = [name for name in METHODS if CLASSES[name].transductive]
+EPISODIC = [name for name in METHODS if not CLASSES[name].online and name not in TRANSDUCTIVE]
 LABELS = ["dog", "cat", "boat", "traffic light", "person", "bus", "chair"]
 
 
@@ -175,6 +176,19 @@ def test_images_adapted_together_score_as_alone(name):
     together = method(images)
     for i in range(3):
         torch.testing.assert_close(method(images[i])[0], together[i], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", TRANSDUCTIVE)
+def test_a_transductive_method_keeps_rows_of_each_image_alone_and_answers_from_all(name):
+    method = make(name)
+    images = encoded(method, 12)
+    rows = method.keep(images)
+    for i in range(12):
+        torch.testing.assert_close(method.keep(images[i])[0], rows[i], atol=1e-4, rtol=0)
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    mixed = method.merge(method.finish(rows[order]))
+    torch.testing.assert_close(mixed, method(images)[order], atol=1e-4, rtol=0)
+    assert not torch.allclose(method.merge(method.finish(rows[:6])), method(images)[:6], atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ONLINE)
