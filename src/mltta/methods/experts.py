@@ -1,0 +1,34 @@
+"""Three experts of each label's text: means of ever more of its prompts, the most peculiar first."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.errors import ConfigError
+from mltta.methods.base import Problem
+from mltta.model.prompts import list_templates
+
+EXPERTS = 3
+
+
+def text_experts(problem: Problem, prompts: str, wanted_by: str) -> Tensor:
+    """Unit features (3, C, D) of a label's prompts under a set of templates; the last one is the mean of all."""
+    templates = list_templates(prompts)
+    if problem.backbone is None or problem.labels is None:
+        raise ConfigError(f"{wanted_by} needs the labels and the text tower: it compares the prompts of a label")
+    if len(templates) < EXPERTS:
+        raise ConfigError(f"prompts = {prompts!r}: {wanted_by} needs {EXPERTS} templates or more, as 'simple' has")
+    own = [problem.backbone.encode_labels(problem.labels, one).features for one in templates]
+    return experts_of(torch.stack(own, dim=1))
+
+
+def experts_of(prompts: Tensor) -> Tensor:
+    """Experts (3, C, D) from the unit features (C, T, D) of a label's prompts."""
+    alike = (prompts @ prompts.transpose(1, 2)).sum(dim=-1)  # (C, T), itself counted in all alike
+    order = alike.argsort(dim=1, stable=True)
+    ordered = prompts.take_along_dim(order[..., None], dim=1)
+    third = prompts.shape[1] // EXPERTS
+    ends = [third * i for i in range(1, EXPERTS)] + [prompts.shape[1]]
+    return torch.stack([F.normalize(ordered[:, :end].mean(dim=1), dim=-1) for end in ends])
