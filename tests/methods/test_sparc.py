@@ -25,7 +25,9 @@ MENTIONS = [[0, 1], [0, 1, 3], [0], [1, 2], [2], [3, 0, 1], [4], [1], [1, 1]]
 
 
 def sparc(**options):
-    embeddings = F.normalize(torch.randn(len(MENTIONS), 32, generator=torch.Generator().manual_seed(9)), dim=-1)
+    embeddings = F.normalize(
+        torch.randn(len(MENTIONS), 32, generator=torch.Generator().manual_seed(9)), dim=-1
+    )
     captions = LabelledCaptions(embeddings, MENTIONS, len(LABELS))
     return create_method("sparc", golden.backbone("vit"), LABELS, captions=captions, **options)
 

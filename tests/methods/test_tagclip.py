@@ -161,7 +161,8 @@ def test_words_of_a_label_are_no_background():
 
 def test_boxes_are_around_what_hangs_together():
     cells = torch.tensor(
-        [[[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 1]]], dtype=torch.bool
+        [[[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 1]]],
+        dtype=torch.bool,
     )
     inside = [[1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 0, 0, 1], [0, 0, 0, 0, 1], [1, 0, 0, 0, 1]]
     assert boxes_of(cells)[0].int().tolist() == inside

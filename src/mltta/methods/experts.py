@@ -17,9 +17,13 @@ def text_experts(problem: Problem, prompts: str, wanted_by: str) -> Tensor:
     """Unit features (3, C, D) of a label's prompts under a set of templates; the last one is the mean of all."""
     templates = list_templates(prompts)
     if problem.backbone is None or problem.labels is None:
-        raise ConfigError(f"{wanted_by} needs the labels and the text tower: it compares the prompts of a label")
+        raise ConfigError(
+            f"{wanted_by} needs the labels and the text tower: it compares the prompts of a label"
+        )
     if len(templates) < EXPERTS:
-        raise ConfigError(f"prompts = {prompts!r}: {wanted_by} needs {EXPERTS} templates or more, as 'simple' has")
+        raise ConfigError(
+            f"prompts = {prompts!r}: {wanted_by} needs {EXPERTS} templates or more, as 'simple' has"
+        )
     own = [problem.backbone.encode_labels(problem.labels, one).features for one in templates]
     return experts_of(torch.stack(own, dim=1))
 

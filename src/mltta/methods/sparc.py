@@ -56,13 +56,17 @@ class SPARC(TransductiveMethod):
         super().__init__(problem, config)
         assert problem.captions is not None  # checked by the base class
         if problem.backbone is None or problem.labels is None:
-            raise ConfigError("sparc needs the labels and the text tower: it writes prompts of several labels")
+            raise ConfigError(
+                "sparc needs the labels and the text tower: it writes prompts of several labels"
+            )
         texts = problem.labels.texts
         together = label_groups(problem.captions, texts, config.pair_share, config.triple_share)
         prompts = [_prompt([texts[i] for i in group]) for group in together]
         device = self.text.features.device
         self.bare = problem.backbone.encode_texts(texts).to(device)  # (C, D)
-        self.prompts = problem.backbone.encode_texts(prompts).to(device) if prompts else self.bare[:0]  # (P, D)
+        self.prompts = (
+            problem.backbone.encode_texts(prompts).to(device) if prompts else self.bare[:0]
+        )  # (P, D)
         #: the prompts that name each label
         self.named_by = [[p for p, group in enumerate(together) if i in group] for i in range(len(texts))]
 
@@ -72,7 +76,9 @@ class SPARC(TransductiveMethod):
         single = z_scores(image @ self.text.features.T)
         bare, several = image @ self.bare.T, image @ self.prompts.T
         if bare.shape[1] > 1:
-            several = (several - bare.mean(dim=1, keepdim=True)) / bare.std(dim=1, keepdim=True).clamp(min=_FLAT)
+            several = (several - bare.mean(dim=1, keepdim=True)) / bare.std(dim=1, keepdim=True).clamp(
+                min=_FLAT
+            )
         return torch.cat([single, several], dim=1)
 
     def finish(self, kept: Tensor) -> dict[str, Tensor]:
