@@ -34,5 +34,5 @@ class CTPT(TPT):
     config: CTPTConfig
 
     def objective(self, logits: Tensor, text: Tensor, k: Tensor | None, rows: Tensor) -> Tensor:
-        apart = vector_norm(text - text.mean(dim=1, keepdim=True), dim=-1).mean(dim=-1)  # (B,)
+        apart: Tensor = vector_norm(text - text.mean(dim=1, keepdim=True), dim=-1).mean(dim=-1)  # (B,)
         return super().objective(logits, text, k, rows) - self.config.dispersion * apart

@@ -93,7 +93,7 @@ class PIAA(OnlineMethod):
         logits = self.config.given_at * cells @ self.text.features.T
         share, given = logits.softmax(dim=-1).max(dim=-1)
         doubt = entropy(logits)
-        for label in given.unique().tolist():
+        for label in sorted(set(given.tolist())):
             own = given == label
             both = {
                 "entropy": torch.cat([state["bank_entropy"][label], doubt[own]]),

@@ -130,4 +130,5 @@ class ReTA(DPE):
 
 def text_basis(text: Tensor) -> Tensor:
     """The directions (n, D) in which texts (C, D) differ most, never more than there are texts."""
-    return torch.linalg.svd(text, full_matrices=False).Vh[: min(BASIS, *text.shape)].contiguous()
+    directions: Tensor = torch.linalg.svd(text, full_matrices=False).Vh
+    return directions[: min(BASIS, *text.shape)].contiguous()

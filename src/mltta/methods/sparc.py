@@ -130,12 +130,12 @@ def label_groups(
                 if label not in pair:
                     third[label] = third.get(label, 0) + 1
     likely = [pair for pair in pairs if pairs[pair] > pair_share * single[pair[0]]]
-    found: list[tuple[int, ...]] = sorted(likely, key=lambda pair: [place[i] for i in pair])
-    for pair in tuple(found):
-        third = triples[pair]
-        best = min(third, key=lambda label: (-third[label], place[label]), default=None)
-        if best is not None and third[best] > triple_share * pairs[pair]:
-            found.append(tuple(sorted((*pair, best), key=place.__getitem__)))
+    found = sorted(likely, key=lambda pair: [place[i] for i in pair])
+    for two in tuple(found):
+        others = triples[two]
+        best = min(others, key=lambda label: (-others[label], place[label]), default=None)
+        if best is not None and others[best] > triple_share * pairs[two]:
+            found.append(tuple(sorted((*two, best), key=place.__getitem__)))
     return list(dict.fromkeys(found))
 
 

@@ -19,10 +19,33 @@ from mltta.model.attention import AttentiveViT
 from mltta.model.encoded import Encoded
 
 #: what a patch may show beside the labels; a word that some label has is left out
-BACKGROUND = (
-    "ground land grass tree building wall sky lake water river sea railway railroad keyboard helmet cloud house "
-    "mountain ocean road rock street valley bridge sign"
-).split()
+BACKGROUND = [
+    "ground",
+    "land",
+    "grass",
+    "tree",
+    "building",
+    "wall",
+    "sky",
+    "lake",
+    "water",
+    "river",
+    "sea",
+    "railway",
+    "railroad",
+    "keyboard",
+    "helmet",
+    "cloud",
+    "house",
+    "mountain",
+    "ocean",
+    "road",
+    "rock",
+    "street",
+    "valley",
+    "bridge",
+    "sign",
+]
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class AttentiveViT:
         """Unit features (n, D) of views (n, 3, S, S) whose class token sees only the patches ``inside`` (n, h, w)."""
         found = []
         step = CPU_CHUNK if self._backbone.device.type == "cpu" else len(pixels)
-        for part, open_ in zip(pixels.split(step), inside.split(step), strict=True):
+        for part, open_ in zip(torch.split(pixels, step), torch.split(inside, step), strict=True):
             x, _ = image_tokens(self._visual, self._ready(part))
             n, length = x.shape[:2]
             mask = x.new_zeros(n, length, length)
