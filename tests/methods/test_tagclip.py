@@ -156,7 +156,7 @@ def test_scores_are_those_of_plain_loops(temperature):
 
 def test_words_of_a_label_are_no_background():
     method = create_method("tagclip", golden.backbone("vit"), LABELS)
-    assert len(method.vocabulary) == len(LABELS) + len(BACKGROUND) - 2  # sign and keyboard
+    assert len(method.vocabulary) == len(LABELS) + len(BACKGROUND.split()) - 2  # sign and keyboard
 
 
 def test_boxes_are_around_what_hangs_together():

@@ -1,4 +1,4 @@
-"""SPARC: scores set on one scale for each image and each prompt, and prompts of several labels fused in. No gradient."""
+"""SPARC: scores on one scale for each image and each prompt, prompts of several labels fused in. No gradient."""
 
 from __future__ import annotations
 

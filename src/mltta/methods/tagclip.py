@@ -19,33 +19,10 @@ from mltta.model.attention import AttentiveViT
 from mltta.model.encoded import Encoded
 
 #: what a patch may show beside the labels; a word that some label has is left out
-BACKGROUND = [
-    "ground",
-    "land",
-    "grass",
-    "tree",
-    "building",
-    "wall",
-    "sky",
-    "lake",
-    "water",
-    "river",
-    "sea",
-    "railway",
-    "railroad",
-    "keyboard",
-    "helmet",
-    "cloud",
-    "house",
-    "mountain",
-    "ocean",
-    "road",
-    "rock",
-    "street",
-    "valley",
-    "bridge",
-    "sign",
-]
+BACKGROUND = (
+    "ground land grass tree building wall sky lake water river sea railway railroad keyboard helmet cloud house "
+    "mountain ocean road rock street valley bridge sign"
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +72,7 @@ class TagCLIP(Method):
         self.backbone = problem.backbone
         named = {word for text in problem.labels.texts for word in text.lower().split()}
         self.vocabulary = self.text.features  # (K, D), the labels first
-        others = [word for word in BACKGROUND if word not in named]
+        others = [word for word in BACKGROUND.split() if word not in named]
         if others:
             beside = self.backbone.encode_labels(LabelSet.of(others), problem.template).features
             self.vocabulary = torch.cat([self.vocabulary, beside])

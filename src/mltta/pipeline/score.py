@@ -75,7 +75,7 @@ class Scorer:
 
     @torch.inference_mode(False)  # methods take gradients, whatever the caller is doing
     def __call__(self, photos: Sequence[Features]) -> list[Scored]:
-        """Score some photos, in their order; a transductive method answers later, and so far only of those that fail."""
+        """Score some photos, in their order; now a transductive method speaks only of those that fail."""
         good = [item for item in photos if self.error(item) is None]
         self._ask_captions(good)
         start = time.perf_counter()
