@@ -13,16 +13,16 @@ from mltta.model.prompts import list_templates
 EXPERTS = 3
 
 
-def text_experts(problem: Problem, prompts: str, wanted_by: str) -> Tensor:
-    """Unit features (3, C, D) of a label's prompts under a set of templates; the last one is the mean of all."""
-    templates = list_templates(prompts)
+def text_experts(problem: Problem, wanted_by: str) -> Tensor:
+    """Unit features (3, C, D) of a label's prompts, one a template; the last expert is the mean of all."""
+    templates = list_templates(problem.template)
     if problem.backbone is None or problem.labels is None:
         raise ConfigError(
             f"{wanted_by} needs the labels and the text tower: it compares the prompts of a label"
         )
-    if len(templates) < EXPERTS:
+    if len(templates) < 2:
         raise ConfigError(
-            f"prompts = {prompts!r}: {wanted_by} needs {EXPERTS} templates or more, as 'simple' has"
+            f"{wanted_by} compares the prompts of a label, and one template gives one: use --template simple"
         )
     own = [problem.backbone.encode_labels(problem.labels, one).features for one in templates]
     return experts_of(torch.stack(own, dim=1))
@@ -33,6 +33,6 @@ def experts_of(prompts: Tensor) -> Tensor:
     alike = (prompts @ prompts.transpose(1, 2)).sum(dim=-1)  # (C, T), itself counted in all alike
     order = alike.argsort(dim=1, stable=True)
     ordered = prompts.take_along_dim(order[..., None], dim=1)
-    third = prompts.shape[1] // EXPERTS
-    ends = [third * i for i in range(1, EXPERTS)] + [prompts.shape[1]]
+    third = max(1, prompts.shape[1] // EXPERTS)
+    ends = [min(third * i, prompts.shape[1]) for i in range(1, EXPERTS)] + [prompts.shape[1]]
     return torch.stack([F.normalize(ordered[:, :end].mean(dim=1), dim=-1) for end in ends])

@@ -41,8 +41,6 @@ class PuRFConfig(Config):
     #: regions kept for each label, and the images after which one counts as e times less sure
     capacity: int = 3
     lifetime: float = 1000.0
-    #: the set of templates that the three text experts are made of
-    prompts: str = "simple"
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         regions = ViewSpec(count=1 + self.regions, scale=(self.region_from, self.region_to))
@@ -73,12 +71,13 @@ class PuRF(OnlineMethod):
     """
 
     Config = PuRFConfig
+    default_template = "simple"
     reconstruction = True
     config: PuRFConfig
 
     def __init__(self, problem: Problem, config: PuRFConfig):
         super().__init__(problem, config)
-        self.experts = text_experts(problem, config.prompts, self.name)  # (3, C, D)
+        self.experts = text_experts(problem, self.name)  # (3, C, D)
 
     def start(self) -> State:
         _, labels, width = self.experts.shape

@@ -29,8 +29,6 @@ class ReTAConfig(DPEConfig):
 
     PRESETS = {"released": {"augmix": True, "score": "probs", "gate_by": "experts"}}  # noqa: RUF012
 
-    #: the set of templates that the experts are made of
-    prompts: str = "simple"
     #: what the Gaussian boundary weighs, how much doubt among experts counts, and what the clean view weighs
     boundary: float = 0.05
     ratio: float = 1.0
@@ -57,11 +55,12 @@ class ReTA(DPE):
     """
 
     Config = ReTAConfig
+    default_template = "simple"
     config: ReTAConfig
 
     def __init__(self, problem: Problem, config: ReTAConfig):
         super().__init__(problem, config)
-        self.experts = text_experts(problem, config.prompts, self.name)  # (3, C, D)
+        self.experts = text_experts(problem, self.name)  # (3, C, D)
 
     @property
     def branch_names(self) -> list[str]:
