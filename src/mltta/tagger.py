@@ -114,7 +114,13 @@ class Tagger:
         self.labels = LabelSet.of(labels)
         if self.labels.source not in BUILT_IN:
             self.labels = with_known_words(self.labels)
-        method_class(method).Config.make(preset, **options)  # wrong settings are named before any loading
+        chosen = method_class(method)
+        chosen.Config.make(preset, **options)  # wrong settings are named before any loading
+        if chosen.transductive:
+            raise ConfigError(
+                f"{chosen.name} answers when it has seen a whole dataset, so a photo's tags would depend on all the "
+                "others; measure it with `mltta eval`, or tag with a method such as auto"
+            )
         if presence is not None and not isinstance(presence, Presence):
             known = ", ".join(field.name for field in fields(Presence))
             raise ConfigError(

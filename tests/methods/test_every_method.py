@@ -46,7 +46,8 @@ EXAMPLE = shown_by_contributing()
 CLASSES = {**{name: method_class(name) for name in list_methods()}, EXAMPLE.name: EXAMPLE}
 METHODS = sorted(CLASSES)
 ONLINE = [name for name in METHODS if CLASSES[name].online]
-EPISODIC = [name for name in METHODS if not CLASSES[name].online]
+TRANSDUCTIVE = [name for name in METHODS if CLASSES[name].transductive]
+EPISODIC = [name for name in METHODS if not CLASSES[name].online and name not in TRANSDUCTIVE]
 LABELS = ["dog", "cat", "boat", "traffic light", "person", "bus", "chair"]
 
 
@@ -177,6 +178,19 @@ def test_images_adapted_together_score_as_alone(name):
         torch.testing.assert_close(method(images[i])[0], together[i], atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("name", TRANSDUCTIVE)
+def test_a_transductive_method_keeps_rows_of_each_image_alone_and_answers_from_all(name):
+    method = make(name)
+    images = encoded(method, 12)
+    rows = method.keep(images)
+    for i in range(12):
+        torch.testing.assert_close(method.keep(images[i])[0], rows[i], atol=1e-4, rtol=0)
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
+    mixed = method.merge(method.finish(rows[order]))
+    torch.testing.assert_close(mixed, method(images)[order], atol=1e-4, rtol=0)
+    assert not torch.allclose(method.merge(method.finish(rows[:6])), method(images)[:6], atol=1e-3)
+
+
 @pytest.mark.parametrize("name", ONLINE)
 def test_a_state_saved_and_resumed_gives_the_same_scores_to_the_bit(name, tmp_path):
     method = make(name)
@@ -234,7 +248,8 @@ def held() -> tuple[int, int]:
 def test_memory_stays_flat_over_a_long_stream(name):
     method = make(name, **({"views": 16} if "views" in CLASSES[name].Config.__dataclass_fields__ else {}))
     views = max(rows(spec) for spec in method.needs)
-    total = 200 if method.tunes_context else 50_000 // views  # 50,000 features where nothing is tuned
+    # 20,000 images take minutes: test_long_stream has them
+    total = 200 if method.tunes_context or method.looks_again else min(50_000 // views, 600)
     state = method.start() if isinstance(method, OnlineMethod) else {}
     for part in range(10):
         images = encoded(method, total // 10, seed=part)

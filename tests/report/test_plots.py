@@ -176,3 +176,11 @@ def test_values_that_do_not_fit_are_refused_by_name():
         plots.lines("t", [1, 2], {"TPT": [1]}, "x", "y")
     with pytest.raises(ConfigError, match="at least one method"):
         plots.label_logits("t", PHOTO, ["a"], {}, {"a"})
+
+
+def test_a_frontier_joins_those_that_nothing_cheaper_equals():
+    points = {"cheap": (1.0, 50.0), "worse": (2.0, 49.0), "dear": (64.0, 60.0), "same price": (64.0, 55.0)}
+    svg = plots.pareto("mAP over price", points, "views", "mAP")
+    bold = {name for name in points if re.search(rf"<text[^>]*(bold|700)[^>]*>{name}<", svg)}
+    assert bold == {"cheap", "dear"}
+    assert all(f">{name}<" in svg for name in points)

@@ -52,6 +52,8 @@ class LabelledCaptions:
         self._find, self._search = search, search(self.embeddings)
         self.mentions = mentions
         self.n_labels = n_labels
+        #: how many of them, at the end, are composed here and say nothing of which labels go together
+        self.composed = 0
         device = embeddings.device
         width = max(1, *map(len, mentions))
         padded = [[*m, *[n_labels] * (width - len(m))] for m in mentions]
@@ -153,4 +155,6 @@ def _label(labels: LabelSet, backbone: Backbone, base: CaptionBase, apart: bool)
         mentions += [list(labels_of) for _, labels_of in composed]
         parts.append(backbone.encode_texts([text for text, _ in composed]))
     embeddings = torch.cat(parts).to(backbone.device)
-    return LabelledCaptions(embeddings, mentions, len(labels), backbone.acceleration.search)
+    made = LabelledCaptions(embeddings, mentions, len(labels), backbone.acceleration.search)
+    made.composed = len(made) - len(base.texts)
+    return made

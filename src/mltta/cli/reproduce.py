@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +15,9 @@ from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
     from mltta.model.learned_prompts import AnyPrompts
+    from mltta.report.cells import Table
+    from mltta.report.page import Section
+    from mltta.reproduction.run import Place
 
 HELP = """The paper's tables and figures, run on your data and weights.
 
@@ -24,7 +29,12 @@ HELP = """The paper's tables and figures, run on your data and weights.
 
 `mltta reproduce --table 2 --model mini --prompts prompts.safetensors --data voc2012=VOCdevkit`
 
+`mltta reproduce --frontier --model mini --data voc2012=VOCdevkit`
+
 `mltta reproduce` without data prints the paper's numbers alone.
+
+`--frontier` measures every method there is instead: all scorings, the price in views, milliseconds, memory, and beside
+them what was published, with its protocol in words.
 
 The paper's number and ours stand side by side; cells that were not run stay empty. Models or images that the paper
 does not have (`mini`, a part of a dataset) get tables of their own. Everything is written to `--out`: each table as
@@ -55,6 +65,12 @@ def reproduce(
     figure: Annotated[
         list[Figure] | None, typer.Option("--figure", help="Ours only: the paper's figures print no numbers.")
     ] = None,
+    frontier: Annotated[
+        bool, typer.Option("--frontier", help="Every method there is, what it scores and what it costs.")
+    ] = False,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="With --frontier: these methods only.")
+    ] = None,
     data: Annotated[
         list[str] | None,
         typer.Option("--data", "-d", metavar="NAME[:SPLIT]=DIR", help="A dataset, e.g. voc2012=VOCdevkit."),
@@ -68,6 +84,10 @@ def reproduce(
     ] = None,
     teacher: Annotated[str, typer.Option(help="Second model for rlcf; self is the model itself.")] = "self",
     first: Annotated[int | None, typer.Option(min=1, help="Only the first images of each dataset.")] = None,
+    corruption: Annotated[
+        str | None,
+        typer.Option("--corrupt", metavar="KIND[:SEVERITY]", help="Worsen the images, as `mltta eval` does."),
+    ] = None,
     orders: Annotated[int, typer.Option(min=1, help="Orders of the images for online methods.")] = 3,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the report and the results.")] = Path(
         "reproduction"
@@ -81,16 +101,16 @@ def reproduce(
     seed: options.Seed = 0,
 ) -> None:
     from mltta.data import load_dataset
+    from mltta.data.corrupt import corrupt
     from mltta.evaluation.page import comparison_section, example_section, gain_by_label_count
     from mltta.model.maple import with_prompts
     from mltta.pipeline.execution import Execution
     from mltta.report.page import Plot, Section, html_page
-    from mltta.report.tables import render
     from mltta.reproduction.paper import Setting, claims
     from mltta.reproduction.run import Place, Reproduction, settings_of, view_figure, view_settings
 
     figures = {one.value for one in figure or []}
-    numbers = table or ([] if figures else list(range(1, 8)))
+    numbers = table or ([] if figures or frontier else list(range(1, 8)))
     learned = load_several(prompts or [])
     unfit: dict[str, str] = {}
     places: list[Place] = []
@@ -113,8 +133,12 @@ def reproduce(
             typer.echo(dataset.summary(), err=True)
             if first is not None:
                 dataset = dataset.select(slice(first))
+            if corruption is not None:
+                kind, _, severity = corruption.partition(":")
+                dataset = corrupt(dataset, kind, options.whole_number(severity or "3", "--corrupt"), seed)
+            own = not split and corruption is None
             plain = "".join(c for c in dataset_name.lower() if c.isalnum())
-            place = Place(paper_model(name), plain, backbone, dataset, not split, prompted)
+            place = Place(paper_model(name), plain, backbone, dataset, own, prompted)
             if any((place.model, place.key) == (other.model, other.key) for other in places):
                 raise ConfigError(f"--data {given}: {place.key} is given twice")
             places.append(place)
@@ -136,21 +160,23 @@ def reproduce(
             }
             done.measure(place, settings)
     sections = []
+    if frontier:
+        say = partial(show, out=out, format=format)
+        run = {"execution": Execution(batch_size, workers), "seed": seed}
+        sections = frontier_sections(
+            places, method or [], say, teacher=judge, orders=orders, out=out / "results", **run
+        )
     for number in numbers:
         made = done.table(number, places)
         sections.append(Section(f"Table {number}", tables=tuple(made)))
         for stem, one in zip((f"table-{number}", f"table-{number}-ours"), made, strict=False):
-            typer.echo(render(one, format.value))
-            for kind, ending in FORMATS:
-                options.write_text(out / f"{stem}.{ending}", render(one, kind))
+            show(stem, one, out, format)
     for place in places:
         if "views" in figures:
             plot, numbers_ = view_figure(place, done)
-            typer.echo(render(numbers_, format.value))
             stem = f"views-{place.model.replace('/', '-')}-{place.key}"
+            show(stem, numbers_, out, format)
             options.write_text(out / f"{stem}.svg", plot)
-            for kind, ending in FORMATS:
-                options.write_text(out / f"{stem}.{ending}", render(numbers_, kind))
             sections.append(
                 Section(f"Number of views, {place.title}", tables=(numbers_,), figures=(Plot(plot),))
             )
@@ -174,6 +200,46 @@ def reproduce(
         sections.append(Section("Not run", notes=notes))
     options.write_text(out / "report.html", html_page("Tables and figures of ML-TTA", sections))
     typer.echo(f"wrote {out / 'report.html'} and each table beside it", err=True)
+
+
+def show(stem: str, table: Table, out: Path, format: options.TableFormat) -> None:
+    """Print a table and write it in every format."""
+    from mltta.report.tables import render
+
+    typer.echo(render(table, format.value))
+    for kind, ending in FORMATS:
+        options.write_text(out / f"{stem}.{ending}", render(table, kind))
+
+
+def frontier_sections(
+    places: list[Place], methods: list[str], say: Callable[[str, Table], None], **run: Any
+) -> list[Section]:
+    """Every method at every place, as tables and plots, and what was published."""
+    from mltta.report.page import Plot, Section
+    from mltta.reproduction import frontier
+
+    sections = []
+    for place in places:
+        with options.progress() as bar:
+            task = bar.add_task(place.title, total=len(place.dataset))
+            found = frontier.measure(
+                place,
+                frontier.entries(methods),
+                progress=lambda ready, total, bar=bar, task=task: bar.update(
+                    task, completed=ready, total=total
+                ),
+                **run,
+            )
+        table, stem = frontier.frontier_table(found), f"frontier-{place.model}-{place.key}".replace("/", "-")
+        say(stem, table)
+        plots = []
+        for scoring in frontier.MAP:
+            plots.append(Plot(frontier.frontier_plot(found, scoring)))
+            options.write_text(run["out"].parent / f"{stem}-{scoring}.svg", plots[-1].svg)
+        sections.append(Section(f"The frontier, {place.title}", tables=(table,), figures=tuple(plots)))
+    table = frontier.published_table()
+    say("frontier-published", table)
+    return [*sections, Section("What was published", tables=(table,))]
 
 
 def load_several(files: list[str]) -> dict[str, AnyPrompts]:

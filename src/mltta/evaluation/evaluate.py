@@ -135,7 +135,9 @@ def _open(
     """A recipe with the records of an earlier call that it can go on from."""
     writer = ResultWriter(folder, about, setting.dataset.targets, len(method.branch_names), fresh)
     run = _Run(recipe, method, writer)
-    if not isinstance(method, OnlineMethod):
+    if method.transductive:
+        writer.all_or_nothing()
+    elif not isinstance(method, OnlineMethod):
         writer.retry_failed()  # a file may be mended by now; an online method has passed its place
     else:
         start = method.start()
@@ -204,12 +206,17 @@ def _pass(
         if progress is not None:
             progress(ready, len(dataset))
     for run, scorer in zip(runs, scorers, strict=True):
+        answers = scorer.at_end()
+        if answers:
+            done.adapt_seconds[run.recipe.key] = _write(run, scorer, answers, dataset)
         if scorer.state is not None:
             run.writer.save_state(scorer.state)
 
 
 def _write(run: _Run, scorer: Scorer, scored: Sequence[Scored], dataset: Dataset) -> float:
     """Append one record for each image; the seconds that scoring took."""
+    if not scored:
+        return 0.0
     before = run.writer.count
     run.writer.write([_record(one, dataset.ids[one.photo.index]) for one in scored])
     if scorer.state is not None and run.writer.count // IMAGES_A_STATE > before // IMAGES_A_STATE:

@@ -86,6 +86,8 @@ class Setting:
             **({} if source is None else {"source": source}),
             "config": config,
             "settings": {name: value for name, value in config.items() if value != usual[name]},
+            **({"transductive": True} if method.transductive else {}),
+            **({"reconstruction": True} if method.reconstruction else {}),
             "online": method.online,
             "order": recipe.order if method.online else None,
             "emits": method.emits,

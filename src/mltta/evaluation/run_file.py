@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mltta.errors import MlttaError
+from mltta.methods.base import Emits
 from mltta.storage import checksums
 from mltta.storage.reading import LABELS, parse_json, read_bytes, reading
 
@@ -49,7 +50,7 @@ def check_run(run: Mapping[str, Any], folder: Path) -> None:
         strings = all(isinstance(run[name], str) for name in ("method", "dataset", "dataset_digest", "model"))
         lists = isinstance(run["labels"], list) and all(isinstance(name, str) for name in run["labels"])
         settings = isinstance(run["settings"], dict) and isinstance(run["template"], (str, list))
-        known = run["merge"] in ("sum", "minmax") and run["emits"] in ("logits", "probabilities")
+        known = run["merge"] in ("sum", "minmax") and run["emits"] in get_args(Emits)
         rest = [run[name] for name in ("teacher", "descriptions", "online", "config", "order", "seed")]
         if not (strings and lists and settings and known and rest) or len(run["labels"]) != run["shape"][1]:
             raise MlttaError(f"{folder / 'run.json'} is damaged: what it says makes no sense. {AGAIN}")

@@ -30,6 +30,11 @@ from mltta.model.prompts import DEFAULT_TEMPLATE
 from mltta.report.tables import Cell, Row, Table
 from mltta.storage import atomic
 
+#: below a table with such a method, whose name has the mark
+RECONSTRUCTED = (
+    "† A reconstruction: there is no public code for it in this form, and some of its constants are ours."
+)
+
 
 class Summary:
     """The figures of one result, each worked out when it is asked for."""
@@ -210,6 +215,8 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
     absent = int((first.targets == 1).any(axis=0).size - (first.targets == 1).any(axis=0).sum())
     notes += [f"{absent} of the labels have no positive and count as 0."] * bool(absent)
     notes += [f"Not finished: the dataset has {len(first.result):,} images."] * (not first.result.complete)
+    rebuilt = any(line.summaries[0].result.run.get("reconstruction") for line in found)
+    notes += [RECONSTRUCTED] * rebuilt
     any_online = any(line.summaries[0].result.run["online"] for line in found)
     rows = []
     for line in found:
@@ -240,7 +247,8 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
             cells.append(
                 Cell(ours=summary.result.state_bytes / 1e6 if summary.result.run["online"] else None)
             )
-        rows.append(Row(line.title, tuple(cells)))
+        mark = " †" if summary.result.run.get("reconstruction") else ""
+        rows.append(Row(line.title + mark, tuple(cells)))
     columns = (
         "mAP",
         "against the first",

@@ -73,6 +73,11 @@ class ResultWriter:
         self.done[self._failed] = False
         self.resumed -= len(self._failed)
 
+    def all_or_nothing(self) -> None:
+        """Drop the records of a run that did not end: each of them was to be made of all images."""
+        if not self.done.all():
+            self._go_on(at_most=0)
+
     def write(self, records: Sequence[Record]) -> None:
         """Append records: scores first, so that a record never points at scores that are not there."""
         with _writing(self.folder):

@@ -13,11 +13,12 @@ from torch import Tensor
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
 from mltta.images.views import AnySpec
+from mltta.labels import LabelSet
 from mltta.methods.config import Config
 from mltta.methods.plugins import load_installed, method_in_file
-from mltta.model.encoded import Encoded, Views
+from mltta.model.encoded import Encoded, Views, union
 from mltta.model.label_encoder import LabelEncoder
-from mltta.model.prompts import DEFAULT_TEMPLATE
+from mltta.model.prompts import DEFAULT_TEMPLATE, TemplateSource
 
 if TYPE_CHECKING:
     from mltta.methods.words import Words
@@ -50,6 +51,9 @@ class Problem:
     teacher: Teacher | None = None
     backbone: Backbone | None = None
     words: Words | None = None
+    #: the labels themselves and their templates, for methods that put further texts beside them
+    labels: LabelSet | None = None
+    template: TemplateSource = DEFAULT_TEMPLATE
 
 
 class Method(ABC):
@@ -72,6 +76,10 @@ class Method(ABC):
     looks_again: bool = False
     #: whether the method learns from the images before; then it is an OnlineMethod
     online: ClassVar[bool] = False
+    #: whether it answers only when it has seen all images; then it is a TransductiveMethod
+    transductive: ClassVar[bool] = False
+    #: whether it is written from a description, for want of public code; tables mark it
+    reconstruction: ClassVar[bool] = False
 
     def __init__(self, problem: Problem, config: Any):
         if self.tunes_context and not problem.text.tunable:
@@ -102,6 +110,11 @@ class Method(ABC):
         """The views this method looks at, by default those that its settings name."""
         specs: tuple[AnySpec, ...] = self.config.specs(self.side)
         return specs
+
+    @property
+    def price(self) -> float:
+        """Arithmetic of the image tower for one image, in passes of the model's own view; a teacher's is not in it."""
+        return sum(spec.price(self.side) for spec in union(self.needs))
 
     @property
     def side(self) -> int:
@@ -211,6 +224,27 @@ class OnlineMethod(Method):
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         """The images of a batch as a whole stream, from the start."""
         return self.fold(self.start(), encoded)[0]
+
+
+class TransductiveMethod(Method):
+    """Answers at the end: what it keeps of each image is a row, and its answers are made of the rows of all.
+
+    It is an online method whose state is those rows and that says nothing on the way; in any order the same.
+    """
+
+    transductive = True
+
+    @abstractmethod
+    def keep(self, encoded: Encoded) -> Tensor:
+        """Rows (B, K) of some images, each of its own image alone."""
+
+    @abstractmethod
+    def finish(self, kept: Tensor) -> dict[str, Tensor]:
+        """Branches (N, C) of all images, from their rows (N, K)."""
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        """The images of a batch as a whole dataset."""
+        return self.finish(self.keep(encoded))
 
 
 _REGISTRY: dict[str, type[Method]] = {}

@@ -84,7 +84,8 @@ def create_method(
         if cls.uses_teacher and teacher
         else None
     )
-    return cls(Problem(text, backbone.logit_scale, labelled, judge, backbone, words), config)
+    problem = Problem(text, backbone.logit_scale, labelled, judge, backbone, words, labels, template)
+    return cls(problem, config)
 
 
 def _labelled(

@@ -49,7 +49,11 @@ class TPT(Method):
         rows = select_confident(entropy(logits if k is None else bind_labels(logits, k)), c.select_ratio)
 
         def loss(text: Tensor, views: Tensor) -> Tensor:
-            return bound_entropy(self.logits(views, text), k, reduction="marginal", rows=rows)
+            return self.objective(self.logits(views, text), text, k, rows)
 
         context = tune_context(self.text, views, loss, lr=c.lr, weight_decay=c.weight_decay, steps=c.steps)
         return {"view": self.logits(views.clean(context), self.text(context))[:, 0]}
+
+    def objective(self, logits: Tensor, text: Tensor, k: Tensor | None, rows: Tensor) -> Tensor:
+        """The loss (B,) of logits (B, N, C) under label features (B, C, D), on the chosen rows."""
+        return bound_entropy(logits, k, reduction="marginal", rows=rows)

@@ -93,11 +93,15 @@ def _clip_resnet(visual: Any, pixels: Tensor) -> Tensor:
 
 def _class_token(visual: Any, pixels: Tensor) -> Tensor:
     """A ViT pooled at its class token: in the last block each location attends to itself alone."""
-    x, grid = _tokens(visual, pixels)
-    *before, last = visual.transformer.resblocks
-    for block in before:
+    x, grid = image_tokens(visual, pixels)
+    for block in list(visual.transformer.resblocks)[:-1]:
         x = block(x)
-    x = x[:, 1:]
+    return unmixed(visual, x[:, 1:]).view(len(x), *grid, -1)
+
+
+def unmixed(visual: Any, x: Tensor) -> Tensor:
+    """Features (N, L, D) of patches (N, L, W) that reach the last block: there each attends to itself alone."""
+    last = visual.transformer.resblocks[-1]
     width = last.attn.embed_dim
     bias = last.attn.in_proj_bias
     value = F.linear(
@@ -106,13 +110,12 @@ def _class_token(visual: Any, pixels: Tensor) -> Tensor:
     x = x + last.ls_1(last.attn.out_proj(value))
     x = x + last.ls_2(last.mlp(last.ln_2(x)))
     normed: Tensor = visual.ln_post(x)
-    normed = normed if visual.proj is None else normed @ visual.proj
-    return normed.view(len(x), *grid, -1)
+    return normed if visual.proj is None else normed @ visual.proj
 
 
 def _averaged(visual: Any, pixels: Tensor) -> Tensor:
     """A ViT whose patches are averaged and normed after that."""
-    x, grid = _tokens(visual, pixels)
+    x, grid = image_tokens(visual, pixels)
     x = visual.transformer(x)[:, 1:]
     x = _normed_as(visual.ln_post, x.mean(dim=1), x)
     x = x if visual.proj is None else x @ visual.proj
@@ -133,7 +136,7 @@ def _attention_pooled(visual: Any, pixels: Tensor) -> Tensor:
     return visual.head(x).view(n, h, w, -1)  # type: ignore[no-any-return]
 
 
-def _tokens(visual: Any, pixels: Tensor) -> tuple[Tensor, tuple[int, int]]:
+def image_tokens(visual: Any, pixels: Tensor) -> tuple[Tensor, tuple[int, int]]:
     """Class token and patches (N, 1 + h w, W) that enter the first block, and (h, w)."""
     patches = visual.conv1(pixels)
     grid = (patches.shape[2], patches.shape[3])

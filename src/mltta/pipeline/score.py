@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mltta.decision import Decision
 from mltta.errors import ImageError
-from mltta.methods.base import Method, OnlineMethod, State, branch_probabilities
+from mltta.methods.base import Method, OnlineMethod, State, TransductiveMethod, branch_probabilities
 from mltta.model.threads import side_by_side
 from mltta.pipeline.execution import Halving
 from mltta.pipeline.features import Features, Pipeline
@@ -69,6 +69,9 @@ class Scorer:
         self.state = state
         if isinstance(method, OnlineMethod) and state is None:
             self.state = method.start()
+        #: of a transductive method: the photos seen so far and the row that is kept of each
+        self._seen: list[tuple[Features, Tensor]] = []
+        self._watches: list[Stopwatch] = []
         self._at_once = Halving(pipeline.execution.images_at_once(pipeline.backbone))
         on_cpu = pipeline.backbone.device.type == "cpu"
         #: on a CPU each photo is scored alone, by one thread: its bits never depend on what is beside it
@@ -81,7 +84,7 @@ class Scorer:
 
     @torch.inference_mode(False)  # methods take gradients, whatever the caller is doing
     def __call__(self, photos: Sequence[Features]) -> list[Scored]:
-        """Score some photos, in their order."""
+        """Score some photos, in their order; now a transductive method speaks only of those that fail."""
         return self.finish(self.begin(photos))
 
     @torch.inference_mode(False)
@@ -90,6 +93,14 @@ class Scorer:
         good = [item for item in photos if self.error(item) is None]
         self._ask_captions(good)
         watch = Stopwatch(self.pipeline.backbone.device)
+        if isinstance(self.method, TransductiveMethod):
+            rows = self._spread(self._kept, good)
+            watch.stop()
+            self._watches.append(watch)
+            # only the row and the votes of a photo stay
+            self._seen += [(replace(item, features={}), row) for item, row in zip(good, rows, strict=True)]
+            failed = [(item, why) for item in photos if (why := self.error(item)) is not None]
+            return Begun([item for item, _ in failed], [why for _, why in failed], watch)
         answers = iter(self._answers(good))
         watch.stop()
         return Begun(photos, [self.error(item) or next(answers) for item in photos], watch)
@@ -102,6 +113,23 @@ class Scorer:
         return [
             self._scored(item, answer, ms) for item, answer in zip(begun.photos, begun.answers, strict=True)
         ]
+
+    @torch.inference_mode(False)
+    def at_end(self) -> list[Scored]:
+        """What a transductive method says of all photos that it has seen; of any other method nothing is left."""
+        if not isinstance(self.method, TransductiveMethod) or not self._seen:
+            return []
+        watch = Stopwatch(self.pipeline.backbone.device)
+        photos = [item for item, _ in self._seen]
+        branches = self.method.finish(torch.stack([row for _, row in self._seen]))
+        answers = self._decided(photos, branches)
+        watch.stop()
+        ms = sum(one.ms() for one in (*self._watches, watch)) / len(photos)
+        return [self._scored(item, answer, ms) for item, answer in zip(photos, answers, strict=True)]
+
+    def _kept(self, photos: Sequence[Features]) -> list[Tensor]:
+        assert isinstance(self.method, TransductiveMethod)
+        return list(self.method.keep(self.pipeline.encoded(photos)))
 
     def _ask_captions(self, photos: Sequence[Features]) -> None:
         """Count votes once for the methods that look at the same views, and outside of any method's time."""

@@ -89,6 +89,39 @@ def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Number
         return to_svg(figure, title)
 
 
+def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, ylabel: str) -> str:
+    """Named points over what they cost; a line joins those that nothing cheaper equals, whose names are bold."""
+    best = -math.inf
+    front: list[str] = []
+    for name in sorted(points, key=lambda name: (points[name][0], -points[name][1])):
+        if points[name][1] > best:
+            best = points[name][1]
+            front.append(name)
+    with drawing():
+        figure = Figure(figsize=(_WIDTH, 5.4), layout="constrained")
+        axes = figure.subplots()
+        for name, (x, y) in points.items():
+            on = name in front
+            axes.plot([x], [y], "o", color=_TRUE if on else _OTHER, markersize=6 if on else 4.5, zorder=3)
+            axes.annotate(
+                _short(name, 40),
+                (x, y),
+                (4, 3),
+                textcoords="offset points",
+                fontsize=7,
+                fontweight="bold" if on else "normal",
+            )
+        steps = [points[name] for name in front]
+        axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color=_TRUE, linewidth=1.2)
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.margins(x=0.16, y=0.08)
+        axes.set_title(wrapped(title))
+        axes.set_xlabel(wrapped(xlabel))
+        axes.set_ylabel(wrapped(ylabel, 40))
+        return to_svg(figure, title)
+
+
 def per_class(
     title: str, labels: Sequence[str], series: Mapping[str, Numbers], xlabel: str = "average precision"
 ) -> str:

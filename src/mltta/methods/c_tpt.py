@@ -1,0 +1,38 @@
+"""C-TPT: TPT that keeps the labels' text features apart, so that its confidence means something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.linalg import vector_norm
+
+from mltta.methods.base import register
+from mltta.methods.config import Rule
+from mltta.methods.tpt import TPT, TPTConfig
+
+
+@dataclass(frozen=True)
+class CTPTConfig(TPTConfig):
+    """TPT's settings, and the weight of the published script for fine-grained labels."""
+
+    #: lambda, what the dispersion weighs; the script for ImageNet's variants has 20
+    dispersion: float = 50.0
+
+    def rules(self) -> dict[str, Rule]:
+        return {**super().rules(), "dispersion": (lambda: self.dispersion >= 0, "0 or more")}
+
+
+@register("c-tpt", "calibrated TPT: text features are kept apart while the context is tuned (ICLR 2024)")
+class CTPT(TPT):
+    """Marginal entropy, less the mean distance of the labels' features from their mean, in one step.
+
+    The paper: https://arxiv.org/abs/2403.14119. Its aim is calibration; it says nothing of several labels an image.
+    """
+
+    Config = CTPTConfig
+    config: CTPTConfig
+
+    def objective(self, logits: Tensor, text: Tensor, k: Tensor | None, rows: Tensor) -> Tensor:
+        apart: Tensor = vector_norm(text - text.mean(dim=1, keepdim=True), dim=-1).mean(dim=-1)  # (B,)
+        return super().objective(logits, text, k, rows) - self.config.dispersion * apart

@@ -1,0 +1,98 @@
+"""Class concepts: a label is the mean of the captions that name it, an image what captions make of it. No gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.images.views import AnySpec, LocalSpec
+from mltta.methods.base import Method, Problem, register
+from mltta.methods.config import MOST_KEPT, Config, Rule, local_spec
+from mltta.model.encoded import Encoded
+
+
+@dataclass(frozen=True)
+class ConceptsConfig(Config):
+    """Constants that the paper leaves to validation, chosen by us."""
+
+    #: captions that a view listens to in the first round; in each round after it, one of so many is left
+    captions: int = 256
+    shrink: int = 4
+    rounds: int = 3
+    #: what the concepts' cosines weigh beside the prompts'
+    weight: float = 1.0
+    #: the input of local views, in sides of the model's own view
+    scale: float = 2.0
+
+    def specs(self, side: int) -> tuple[AnySpec, ...]:
+        return (local_spec(side, self.scale),)
+
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "captions": (lambda: 1 <= self.captions <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
+            "shrink": (lambda: self.shrink >= 1, "at least 1"),
+            "rounds": (lambda: 0 <= self.rounds <= 16, "from 0 to 16"),
+            "scale": (lambda: 4 / 7 <= self.scale <= 8, "from 0.6 to 8"),
+        }
+
+
+@register(
+    "concepts", "labels as the mean of the captions that name them, images seen through captions (2024)"
+)
+class Concepts(Method):
+    """Cosines of the whole and of its windows with the prompts, and of both, seen through captions, with concepts.
+
+    A reconstruction of Class Concept Representation (training-free, two versions on OpenReview, no code): how its
+    rounds group the captions is not told in detail. Here each round listens to fewer, the nearest.
+    """
+
+    Config = ConceptsConfig
+    uses_captions = True
+    reconstruction = True
+    config: ConceptsConfig
+
+    def __init__(self, problem: Problem, config: ConceptsConfig):
+        super().__init__(problem, config)
+        assert problem.captions is not None  # checked by the base class
+        self.captions = problem.captions.named()
+        texts, text = self.captions.embeddings, self.text.features
+        total = torch.zeros_like(text)
+        for caption, labels in enumerate(self.captions.mentions):
+            for label in set(labels):
+                total[label] += texts[caption]
+        named = self.captions.spoken_of[:, None]
+        #: (C, D) unit; a label that no caption names is its prompt
+        self.concepts = F.normalize(torch.where(named, total, text), dim=-1)
+
+    @property
+    def branch_names(self) -> list[str]:
+        return ["text", "concepts"]
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        views = encoded.features(self.needs[0])  # (B, 1 + 5 + L, D)
+        views = torch.cat([views[:, :1], views[:, 1 + LocalSpec.PARTS :]], dim=1)
+        scale = self.logit_scale
+        return {
+            "text": scale * self.pooled(views @ self.text.features.T),
+            "concepts": self.config.weight * scale * self.pooled(self.heard(views) @ self.concepts.T),
+        }
+
+    def heard(self, views: Tensor) -> Tensor:
+        """Views (B, R, D) as the captions nearest to them say them, round by round, unit vectors."""
+        count = min(self.config.captions, len(self.captions))
+        for _ in range(self.config.rounds):
+            near = self.captions.embeddings[self.captions.nearest(views, max(1, count))]  # (B, R, n, D)
+            weight = (self.logit_scale * near @ views[..., None]).softmax(dim=-2)  # (B, R, n, 1)
+            views = F.normalize((weight * near).sum(dim=-2), dim=-1)
+            count //= self.config.shrink
+        return views
+
+    def pooled(self, cosines: Tensor) -> Tensor:
+        """Half the whole's cosines (B, C), half the windows', where those weigh most that show a label most."""
+        whole, windows = cosines[:, 0], cosines[:, 1:]
+        local = ((self.logit_scale * windows).softmax(dim=1) * windows).sum(dim=1)
+        return (whole + local) / 2

@@ -1,0 +1,81 @@
+"""DPE: text and visual prototypes that evolve together, each image nudging both for itself."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.methods.base import OnlineMethod, State, register
+from mltta.methods.config import MOST_KEPT, Rule, ViewConfig
+from mltta.methods.prototypes import align, likeness, prototypes, stepped
+from mltta.methods.tda import empty_memory, remember
+from mltta.model.encoded import Encoded
+from mltta.objectives import entropy, marginal_entropy, select_confident
+
+
+@dataclass(frozen=True)
+class DPEConfig(ViewConfig):
+    """The settings of the release for ImageNet; alpha and the rate are set anew for every dataset there."""
+
+    #: images kept for each label
+    capacity: int = 3
+    alpha: float = 6.0
+    beta: float = 5.0
+    lr: float = 6e-4
+    #: what keeping prototypes and texts together weighs beside the entropy
+    align: float = 0.5
+    #: texts evolve by images whose entropy in nats, over log2(C), is below
+    gate: float = 0.1
+
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "capacity": (lambda: 1 <= self.capacity <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
+            "lr": (lambda: self.lr >= 0, "0 or more"),
+            "align": (lambda: self.align >= 0, "0 or more"),
+        }
+
+
+@register("dpe", "dual prototypes, textual and visual, that evolve with the stream, online (NeurIPS 2024)")
+class DPE(OnlineMethod):
+    """One step on residuals of both prototypes, then the clean view is scored; sure images change the texts.
+
+    The paper: https://arxiv.org/abs/2410.12790. It is published with many prompts a label; any template serves here.
+    """
+
+    Config = DPEConfig
+    config: DPEConfig
+
+    def start(self) -> State:
+        text = self.text.features  # (C, D)
+        memory = empty_memory("image", len(text), self.config.capacity, key=text.new_zeros(text.shape[1]))
+        return {**memory, "text": text.clone(), "updates": text.new_zeros(())}
+
+    def step(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
+        c, views = self.config, encoded.features(self.needs[0])[0]  # (N, D)
+        text = state["text"]
+        start = F.normalize(text, dim=-1)
+        rows = self.logits(views, start)  # (N, C)
+        sure = select_confident(entropy(rows), c.select_ratio)
+        image = views[sure].mean(dim=0)  # (D,), not brought back to unit length, as released
+        label = int(rows[sure].mean(dim=0).argmax())
+        remember(state, "image", label, float(marginal_entropy(rows, sure)), key=image)
+        keys, held = prototypes(state, "image")
+
+        def loss(of_text: Tensor, of_keys: Tensor) -> Tensor:
+            moved, shifted = F.normalize(text + of_text, dim=-1), F.normalize(keys + of_keys, dim=-1)
+            logits = self.logits(image[None], moved)[0] + likeness(image, shifted, held, c.alpha, c.beta)
+            return entropy(logits) + c.align * align(shifted, moved, held)
+
+        of_text, of_keys = stepped(loss, (text, keys), c.lr)
+        moved, shifted = F.normalize(text + of_text, dim=-1), F.normalize(keys + of_keys, dim=-1)
+        scores = self.logits(views[:1], moved) + likeness(views[:1], shifted, held, c.alpha, c.beta)
+        if float(entropy(scores)) < c.gate * math.log2(len(text)):
+            state["updates"] = state["updates"] + 1
+            # a running mean that counts the texts at the start as one more, and is not brought back to unit length
+            state["text"] = torch.lerp(text, moved, 1 / (float(state["updates"]) + 1))
+        return {"view": scores}, state

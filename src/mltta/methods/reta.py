@@ -1,0 +1,133 @@
+"""ReTA: DPE with three experts of the text, which say how far a cached image and a boundary can be trusted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.methods.base import Emits, Problem, State, register
+from mltta.methods.config import Rule
+from mltta.methods.dpe import DPE, DPEConfig
+from mltta.methods.experts import EXPERTS, text_experts
+from mltta.methods.prototypes import align, likeness, prototypes, stepped
+from mltta.methods.tda import remember
+from mltta.model.encoded import Encoded
+from mltta.objectives import entropy, select_confident
+
+#: directions of the space of texts that an image is seen in when the experts are asked
+BASIS = 64
+
+
+@dataclass(frozen=True)
+class ReTAConfig(DPEConfig):
+    """The settings of the release for ImageNet."""
+
+    PRESETS = {"released": {"augmix": True, "score": "probs", "gate_by": "experts"}}  # noqa: RUF012
+
+    #: what the Gaussian boundary weighs, how much doubt among experts counts, and what the clean view weighs
+    boundary: float = 0.05
+    ratio: float = 1.0
+    clean: float = 0.5
+    #: "logits" (ours, for several labels an image) or "probs" (released), which compete over the labels
+    score: Literal["logits", "probs"] = "logits"
+    #: entropy is measured in log2 of the number of labels, or of experts: a slip of the release, which opens it less
+    gate_by: Literal["labels", "experts"] = "labels"
+
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "boundary": (lambda: self.boundary >= 0, "0 or more"),
+            "ratio": (lambda: self.ratio >= 0, "0 or more"),
+            "clean": (lambda: 0 <= self.clean <= 1, "a share from 0 to 1"),
+        }
+
+
+@register("reta", "DPE with three text experts and Gaussian boundaries, online (ACM MM 2025)")
+class ReTA(DPE):
+    """Images on which experts disagree are cached less readily; those on which they agree sharpen boundaries.
+
+    The paper: https://arxiv.org/abs/2507.09500
+    """
+
+    Config = ReTAConfig
+    default_template = "simple"
+    config: ReTAConfig
+
+    def __init__(self, problem: Problem, config: ReTAConfig):
+        super().__init__(problem, config)
+        self.experts = text_experts(problem, self.name)  # (3, C, D)
+
+    @property
+    def branch_names(self) -> list[str]:
+        return ["clean", "views"]
+
+    @property
+    def emits(self) -> Emits:
+        return "logits" if self.config.score == "logits" else "probabilities"
+
+    def start(self) -> State:
+        return {**super().start(), "text": self.experts.clone(), "basis": text_basis(self.experts[-1])}
+
+    def step(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
+        c, views, text = self.config, encoded.features(self.needs[0])[0], state["text"]
+        image = views[0]
+        clean = self.logits(views[:1], F.normalize(text[-1], dim=-1))[0]  # (C,)
+        label = int(clean.argmax())
+        doubt = self.doubt(state, image, label)
+        remember(state, "image", label, float(entropy(clean)) * (1 + doubt), key=image)
+        keys, held = prototypes(state, "image")
+        keys = F.normalize(keys, dim=-1)
+
+        def loss(residual: Tensor) -> Tensor:
+            moved = F.normalize(text + residual, dim=-1)
+            logits = self.logits(image[None], moved[-1])[0] + likeness(image, keys, held, c.alpha, c.beta)
+            total = entropy(logits) + c.align * align(keys, moved[-1], held)
+            return total if doubt else total + c.boundary * self.boundary(views, moved, label)
+
+        (residual,) = stepped(loss, (text,), c.lr)
+        moved = F.normalize(text + residual, dim=-1)
+        cached = likeness(views, keys, held, c.alpha, c.beta)  # (N, C)
+        clean = self.logits(views[:1], moved[-1]) + cached[:1]
+        rows = self.logits(views, moved.mean(dim=0)) + cached
+        sure = rows[select_confident(entropy(rows), c.select_ratio)]
+        if c.score == "probs":
+            found = {"clean": clean.softmax(dim=-1), "views": sure.softmax(dim=-1).mean(dim=0, keepdim=True)}
+        else:
+            found = {"clean": clean, "views": sure.mean(dim=0, keepdim=True)}
+        most = math.log2(EXPERTS if c.gate_by == "experts" else len(held))
+        if float(entropy(clean)) < c.gate * most:
+            state["updates"] = state["updates"] + 1
+            state["text"] = torch.lerp(text, moved, 1 / (float(state["updates"]) + 1))
+            state["basis"] = text_basis(state["text"][-1])
+        return {"clean": c.clean * found["clean"], "views": (1 - c.clean) * found["views"]}, state
+
+    def doubt(self, state: State, image: Tensor, label: int) -> float:
+        """0 where all experts see the label that was guessed; more, the more they disagree, with it and each other."""
+        seen = (state["basis"].T @ (state["basis"] @ image) @ state["text"].transpose(1, 2)).argmax(dim=-1)
+        votes = seen.tolist()
+        most = max(map(votes.count, votes))
+        # where each expert has its own, the guess is believed if one of them has it
+        agreed = votes.count(label) == most
+        return self.config.ratio * math.log(len(votes) / most * (1 if agreed else 2))
+
+    def boundary(self, views: Tensor, experts: Tensor, label: int) -> Tensor:
+        """Cross-entropy of the confident views with the guess, at logits raised by how experts scatter."""
+        middle = experts.mean(dim=0)  # (C, D)
+        apart = experts - middle
+        # L_yy + L_cc - 2 L_yc of each axis's covariance over labels, which is never made: it has D C C numbers
+        spread = (apart[:, label : label + 1] - apart).square().sum(dim=0) / (len(experts) + 1)  # (C, D)
+        scale = self.logit_scale
+        logits = scale * views @ middle.T + 0.5 * scale**2 * views.square() @ spread.T  # (N, C)
+        sure = logits[select_confident(entropy(logits), self.config.select_ratio)]
+        return F.cross_entropy(sure, torch.full((len(sure),), label, device=sure.device))
+
+
+def text_basis(text: Tensor) -> Tensor:
+    """The directions (n, D) in which texts (C, D) differ most, never more than there are texts."""
+    directions: Tensor = torch.linalg.svd(text, full_matrices=False).Vh
+    return directions[: min(BASIS, *text.shape)].contiguous()

@@ -1,0 +1,152 @@
+"""SPARC: scores on one scale for each image and each prompt, prompts of several labels fused in. No gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from mltta.captions.labelled import LabelledCaptions
+from mltta.errors import ConfigError
+from mltta.methods.base import Problem, TransductiveMethod, register, z_scores
+from mltta.methods.config import Config, Rule
+from mltta.model.encoded import Encoded
+
+#: what varies less than this does not vary
+_FLAT = 1e-6
+
+
+@dataclass(frozen=True)
+class SPARCConfig(Config):
+    """The paper's settings; which labels go together is read off captions, where the paper has training labels."""
+
+    #: a pair has a prompt where so large a share of the captions that name the first also name the second
+    pair_share: float = 0.05
+    #: and its likeliest third label joins where so large a share of the captions that name both names it
+    triple_share: float = 0.025
+    #: what the fused prompts weigh beside the label's own score
+    compound: float = 0.5
+
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "pair_share": (lambda: 0 < self.pair_share <= 1, "a share above 0, up to 1"),
+            "triple_share": (lambda: 0 < self.triple_share <= 1, "a share above 0, up to 1"),
+            "compound": (lambda: 0 <= self.compound <= 1, "a share from 0 to 1"),
+        }
+
+
+@register("sparc", "prompts of several labels, set on one scale over all images: transductive (CVPR 2025)")
+class SPARC(TransductiveMethod):
+    """z-scores over the labels of an image, then over the images; ranked prompts fused by their principal axis.
+
+    The paper: https://arxiv.org/abs/2502.16911. It also has sentences of a chat model, which are not public; its
+    prompts are published for 80 templates: ``template="openai"``. It squashes an image, here it is the clean view.
+    The first step alone is the z-score column of every table.
+    """
+
+    Config = SPARCConfig
+    uses_captions = True
+    default_template = "simple"
+    config: SPARCConfig
+
+    def __init__(self, problem: Problem, config: SPARCConfig):
+        super().__init__(problem, config)
+        assert problem.captions is not None  # checked by the base class
+        if problem.backbone is None or problem.labels is None:
+            raise ConfigError(
+                "sparc needs the labels and the text tower: it writes prompts of several labels"
+            )
+        texts = problem.labels.texts
+        together = label_groups(problem.captions, texts, config.pair_share, config.triple_share)
+        prompts = [_prompt([texts[i] for i in group]) for group in together]
+        device = self.text.features.device
+        self.bare = problem.backbone.encode_texts(texts).to(device)  # (C, D)
+        self.prompts = (
+            problem.backbone.encode_texts(prompts).to(device) if prompts else self.bare[:0]
+        )  # (P, D)
+        #: the prompts that name each label
+        self.named_by = [[p for p, group in enumerate(together) if i in group] for i in range(len(texts))]
+
+    def keep(self, encoded: Encoded) -> Tensor:
+        """z-scores (B, C + P) of the labels and of the prompts, these by the scale of the bare labels."""
+        image = encoded.features(self.needs[0])[:, 0]  # (B, D)
+        single = z_scores(image @ self.text.features.T)
+        bare, several = image @ self.bare.T, image @ self.prompts.T
+        if bare.shape[1] > 1:
+            several = (several - bare.mean(dim=1, keepdim=True)) / bare.std(dim=1, keepdim=True).clamp(
+                min=_FLAT
+            )
+        return torch.cat([single, several], dim=1)
+
+    def finish(self, kept: Tensor) -> dict[str, Tensor]:
+        labels = len(self.text)
+        columns = _over_images(kept)
+        single, several = columns[:, :labels], columns[:, labels:]
+        fused = torch.stack(
+            [self.fuse(single[:, i], several[:, own]) for i, own in enumerate(self.named_by)], dim=1
+        )
+        return {"view": (1 - self.config.compound) * single + self.config.compound * fused}
+
+    @staticmethod
+    def fuse(single: Tensor, several: Tensor) -> Tensor:
+        """One score an image (N,) of a label's own (N,) and its prompts' (N, K), which are ranked in each image."""
+        if not several.shape[1]:
+            return single
+        matrix = torch.cat([several.sort(dim=1).values, single[:, None]], dim=1).double()  # (N, K + 1)
+        n, width = matrix.shape
+        weight = matrix.new_full((width,), 1 / width)  # too few images for axes: the plain mean
+        if n > width:
+            centred = matrix - matrix.mean(dim=0)
+            axis = torch.linalg.eigh(centred.T @ centred).eigenvectors[:, -1]
+            side = axis.mean() if axis.mean().abs() > _FLAT else axis[-1]
+            axis = axis * (1 if side > 0 else -1)
+            weight = axis / axis.abs().sum()
+        return (matrix @ weight).float()
+
+
+def label_groups(
+    captions: LabelledCaptions, texts: tuple[str, ...], pair_share: float, triple_share: float
+) -> list[tuple[int, ...]]:
+    """Pairs of labels that captions name together, and for each pair its likeliest third, if it is likely at all.
+
+    Labels are taken in the order of the alphabet, so that it does not matter in which order a list has them.
+    """
+    order = sorted(range(len(texts)), key=lambda i: texts[i])
+    place = {label: rank for rank, label in enumerate(order)}
+    single = dict.fromkeys(order, 0)
+    pairs: dict[tuple[int, ...], int] = {}
+    triples: dict[tuple[int, ...], dict[int, int]] = {}
+    for mentioned in captions.mentions[: len(captions) - captions.composed]:
+        labels = sorted(set(mentioned), key=place.__getitem__)
+        for label in labels:
+            single[label] += 1
+        for pair in combinations(labels, 2):
+            pairs[pair] = pairs.get(pair, 0) + 1
+            third = triples.setdefault(pair, {})
+            for label in labels:
+                if label not in pair:
+                    third[label] = third.get(label, 0) + 1
+    likely = [pair for pair in pairs if pairs[pair] > pair_share * single[pair[0]]]
+    found = sorted(likely, key=lambda pair: [place[i] for i in pair])
+    for two in tuple(found):
+        others = triples[two]
+        best = min(others, key=lambda label: (-others[label], place[label]), default=None)
+        if best is not None and others[best] > triple_share * pairs[two]:
+            found.append(tuple(sorted((*two, best), key=place.__getitem__)))
+    return list(dict.fromkeys(found))
+
+
+def _prompt(words: list[str]) -> str:
+    return f"{words[0]} and {words[1]}" if len(words) == 2 else f"{', '.join(words[:-1])}, and {words[-1]}"
+
+
+def _over_images(columns: Tensor) -> Tensor:
+    """Each column (N, K) less its mean, over its standard deviation; one that does not vary is 0."""
+    if len(columns) == 1:
+        return columns
+    spread = columns.std(dim=0)
+    centred = columns - columns.mean(dim=0)
+    return torch.where(spread > _FLAT, centred / spread.clamp(min=_FLAT), 0.0)

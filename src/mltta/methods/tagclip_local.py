@@ -1,0 +1,59 @@
+"""TagCLIP's idea for towers without attention: locations that look alike take its place. Ours, no paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from mltta.errors import ConfigError
+from mltta.methods.base import register
+from mltta.methods.config import Rule
+from mltta.methods.regions import ends_of
+from mltta.methods.tagclip import TagCLIP, TagCLIPConfig
+
+
+@dataclass(frozen=True)
+class TagCLIPLocalConfig(TagCLIPConfig):
+    """TagCLIP's settings; how sharply a location listens to its likes is the only new one."""
+
+    #: the sharpness of a softmax over the cosines of locations, which stands for attention
+    sharpness: float = 10.0
+
+    def rules(self) -> dict[str, Rule]:
+        return {**super().rules(), "sharpness": (lambda: self.sharpness >= 0, "0 or more")}
+
+
+@register("tagclip-local", "TagCLIP's idea on the locations of any tower, a CNN's too; ours")
+class TagCLIPLocal(TagCLIP):
+    """A location hears those whose features are like its own, above the mean; crops are seen as they are.
+
+    The idea: https://arxiv.org/abs/2312.12828. There is no class token to keep to a region.
+    """
+
+    Config = TagCLIPLocalConfig
+    config: TagCLIPLocalConfig
+
+    def prepare_tower(self) -> int:
+        if self.backbone.local is None:
+            raise ConfigError(
+                f"{self.name} reads the locations of a feature map, and the image tower of {self.backbone.name} "
+                "has no way to them; take another model, or --method auto, which then looks at tiles"
+            )
+        cell = max(1, self.side // 7)
+        return cell * max(1, round(7 * self.config.scale))
+
+    @torch.no_grad()
+    def locations(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        local = self.backbone.local
+        assert local is not None  # checked when it was made
+        features = F.normalize(local(pixels[None].to(self.backbone.image_dtype))[0].float(), dim=-1)
+        rows = features.flatten(0, 1)  # (hw, D)
+        like = (self.config.sharpness * rows @ rows.T).softmax(dim=-1)
+        return features, (like >= like.mean()) * like  # of locations all alike, each hears all
+
+    def again(self, pixels: Tensor, regions: Tensor) -> Tensor:
+        crops = [self.crop(pixels, ends_of(region), region.shape[0], region.shape[1]) for region in regions]
+        return self.backbone.encode_images(torch.stack(crops))

@@ -1,0 +1,81 @@
+"""ZERO: the confident views vote, each for its likeliest label alone. No gradient, no text tower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mltta.methods.base import Emits, Method, register
+from mltta.methods.config import Rule, ViewConfig
+from mltta.model.encoded import Encoded
+from mltta.objectives import entropy, select_confident
+
+
+@dataclass(frozen=True)
+class ZeroConfig(ViewConfig):
+    """The paper's settings; votes alone leave most labels at nothing, so cosines order what has equally many."""
+
+    # The released program runs in half precision and divides by that kind's epsilon, which is not yet zero.
+    PRESETS = {"released": {"temperature": 2.0**-10, "cosine": 0.0}}  # noqa: RUF012
+
+    select_ratio: float = 0.3
+    #: of the softmax over cosines by which a view votes; 0: all of its vote goes to one label
+    temperature: float = 0.0
+    #: ours: what the mean cosine of the voting views weighs beside a vote, 1e-3 never turning one over
+    cosine: float = 1e-3
+
+    def rules(self) -> dict[str, Rule]:
+        return {
+            **super().rules(),
+            "temperature": (lambda: self.temperature >= 0, "0 or more"),
+            "cosine": (lambda: self.cosine >= 0, "0 or more"),
+        }
+
+
+@register("zero", "votes of the confident views at zero temperature (NeurIPS 2024)")
+class Zero(Method):
+    """Votes of the confident views; a tie goes to what the next confident view shows.
+
+    The paper: https://arxiv.org/abs/2405.18330. It has one label an image; the order within equal votes is ours.
+    """
+
+    Config = ZeroConfig
+    config: ZeroConfig
+
+    @property
+    def emits(self) -> Emits:
+        return "probabilities"
+
+    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+        c, views = self.config, self.views(encoded).features  # (B, N, D)
+        cosines = views @ self.text.features.T  # (B, N, C)
+        doubt = entropy(self.logit_scale * cosines)
+        rows = select_confident(doubt, c.select_ratio)
+        votes = torch.where(rows[..., None], self.votes(cosines), 0.0).sum(dim=1)  # (B, C)
+        votes = votes + self.tie_break(votes, cosines.argmax(dim=-1), doubt.masked_fill(rows, torch.inf))
+        kept = torch.where(rows[..., None], cosines, 0.0).sum(dim=1) / rows.sum(dim=1, keepdim=True)
+        # cosines of the worst labels may lie below 0, and no label has less than no vote
+        return {"view": votes + c.cosine * (kept + 1) / 2}
+
+    def votes(self, cosines: Tensor) -> Tensor:
+        """How each view (B, N, C) divides its vote; labels that look exactly alike share it."""
+        if self.config.temperature > 0:
+            return (cosines / self.config.temperature).softmax(dim=-1)
+        best = (cosines == cosines.amax(dim=-1, keepdim=True)).to(cosines.dtype)
+        return best / best.sum(dim=-1, keepdim=True)
+
+    @staticmethod
+    def tie_break(votes: Tensor, shown: Tensor, doubt: Tensor) -> Tensor:
+        """One vote more (B, C), where several labels lead, for what the surest other view shows of them.
+
+        Args:
+            shown: (B, N) the likeliest label of each view.
+            doubt: (B, N) the views' entropy, infinite for those that have voted.
+        """
+        leads = votes == votes.amax(dim=-1, keepdim=True)  # (B, C)
+        doubt = doubt.masked_fill(~leads.gather(-1, shown), torch.inf)
+        best = doubt.argmin(dim=-1, keepdim=True)  # (B, 1)
+        decides = (leads.sum(dim=-1, keepdim=True) > 1) & doubt.gather(-1, best).isfinite()
+        return torch.zeros_like(votes).scatter(-1, shown.gather(-1, best), decides.to(votes.dtype))

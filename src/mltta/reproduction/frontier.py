@@ -1,0 +1,201 @@
+"""Every method there is on one protocol: what it scores, what it costs, and what was published of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from mltta.captions.store import default_captions
+from mltta.errors import ConfigError
+from mltta.evaluation.evaluate import evaluate
+from mltta.evaluation.recipes import Recipe
+from mltta.evaluation.results import Scoring
+from mltta.evaluation.summary import RECONSTRUCTED, Line, Summary
+from mltta.methods import create_method, list_methods, method_class
+from mltta.methods.base import Method
+from mltta.model.backbone import Backbone
+from mltta.report.cells import Cell, Row, Table
+from mltta.report.plots import pareto
+from mltta.reproduction.run import Place
+
+_PUBLISHED = Path(__file__).parents[1] / "assets" / "paper" / "frontier.json"
+#: the family's best foot forward: windows of one larger pass in the place of crops
+LOCAL = ("zero", "tpt", "c-tpt", "ml-tta", "boostadapter", "dpe", "reta")
+#: and several templates, for those that tune no prompt and are used with one
+SEVERAL = ("clip", "zero", "tda", "dmn", "boostadapter", "dpe", "bcp", "concepts", "piaa")
+TEMPLATES = "simple"
+MAP: dict[Scoring, str] = {"raw": "map", "softmax": "map_softmax", "z-score": "map_z_score"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the frontier: a method as it is, on windows, or with several templates."""
+
+    method: str
+    look: str = ""
+    template: str | None = None
+
+    @property
+    def title(self) -> str:
+        said = [self.look] * bool(self.look) + [f"{self.template} templates"] * bool(self.template)
+        return self.method + (f" ({', '.join(said)})" if said else "")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"look": self.look} if self.look else {}
+
+
+@dataclass
+class Frontier:
+    """What was measured at one place, and why the rest was not."""
+
+    place: Place
+    lines: dict[Entry, Line] = field(default_factory=dict)
+    prices: dict[Entry, float] = field(default_factory=dict)
+    skipped: dict[Entry, str] = field(default_factory=dict)
+
+
+def entries(only: Sequence[str] = ()) -> list[Entry]:
+    """Every method there is, or those named, each as often as it has ways to look."""
+    found: list[Entry] = []
+    for name in only or list_methods():
+        found.append(Entry(method_class(name).name))
+        found += [Entry(name, "local")] * (name in LOCAL)
+        found += [Entry(name, "", TEMPLATES)] * (name in SEVERAL)
+        found += [Entry(name, "local", TEMPLATES)] * (name in LOCAL and name in SEVERAL)
+    return found
+
+
+def measure(
+    place: Place,
+    wanted: Sequence[Entry],
+    out: Path,
+    *,
+    teacher: Backbone | str = "self",
+    orders: int = 3,
+    **options: Any,
+) -> Frontier:
+    """Run what the model allows; entries with the same templates share one encoding."""
+    found = Frontier(place)
+    base = default_captions(place.backbone)
+    for template in dict.fromkeys(entry.template for entry in wanted):
+        recipes: dict[Entry, list[Recipe]] = {}
+        for entry in (one for one in wanted if one.template == template):
+            try:
+                method = create_method(
+                    entry.method,
+                    place.backbone,
+                    place.dataset.labels,
+                    template=template,
+                    captions=base,
+                    teacher=teacher,
+                    **entry.options,
+                )
+            except ConfigError as error:
+                found.skipped[entry] = str(error)
+                continue
+            found.prices[entry] = method.price
+            recipes[entry] = [Recipe(entry.method, entry.options, order=n) for n in _orders(method, orders)]
+        if not recipes:
+            continue
+        every = [recipe for several in recipes.values() for recipe in several]
+        done = evaluate(
+            place.dataset,
+            place.backbone,
+            every,
+            out=out,
+            captions=base,
+            template=template,
+            teacher=teacher,
+            **options,
+        )
+        results = iter(done.results)
+        for entry, several in recipes.items():
+            found.lines[entry] = Line(entry.title, tuple(Summary(next(results)) for _ in several))
+    return found
+
+
+def _orders(method: Method, orders: int) -> Sequence[int | None]:
+    return range(orders) if method.online and orders > 1 else (None,)
+
+
+def frontier_table(found: Frontier) -> Table:
+    """Every scoring, the price, the time and the memory of each entry; what could not be run stays empty."""
+    place, rows, notes = found.place, [], []
+    shown = sorted(found.lines, key=lambda entry: -found.lines[entry].mean("map_z_score"))
+    for entry in shown:
+        line = found.lines[entry]
+        run, state = line.summaries[0].result.run, line.summaries[0].result.state_bytes
+        printed = _published_at(place, entry)
+        cells = [Cell(ours=line.mean(name), note=line.spread(name)) for name in MAP.values()]
+        cells[0] = Cell(printed, cells[0].ours, note=cells[0].note)
+        cells += [
+            Cell(ours=found.prices[entry]),
+            Cell(ours=sum(s.result.ms for s in line.summaries) / len(line.summaries)),
+            Cell(ours=state / 1e6 if run["online"] else None),
+        ]
+        rows.append(Row(entry.title + _mark(entry), tuple(cells)))
+    rows += [Row(entry.title + _mark(entry), (Cell(),) * 6) for entry in found.skipped]
+    notes = [f"{place.title}, {len(place.dataset.labels)} labels."]
+    if any(_mark(entry) for entry in (*found.lines, *found.skipped)):
+        notes.append(RECONSTRUCTED)
+    notes.append(
+        "A view is a pass of the model's own size; a teacher's passes and what is done beyond encoding are not in it. "
+        "Milliseconds are those beyond encoding."
+    )
+    notes += [f"{entry.title} was not run: {why}" for entry, why in found.skipped.items()]
+    columns = ("mAP", "mAP softmax", "mAP z-score", "views", "ms an image", "state, MB")
+    lower = ("views", "ms an image", "state, MB")
+    return Table(f"The frontier, {place.title}", columns, tuple(rows), tuple(notes), lower_is_better=lower)
+
+
+def _mark(entry: Entry) -> str:
+    return " †" if method_class(entry.method).reconstruction else ""
+
+
+def frontier_plot(found: Frontier, scoring: Scoring = "z-score") -> str:
+    """mAP over price, those that nothing cheaper beats joined by a line."""
+    points = {
+        entry.title: (found.prices[entry], line.mean(MAP[scoring])) for entry, line in found.lines.items()
+    }
+    title = f"mAP ({scoring}) over price, {found.place.title}"
+    return pareto(title, points, "views encoded for an image", f"mAP, {scoring}")
+
+
+@cache
+def _published() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(_PUBLISHED.read_text(encoding="utf-8"))
+    return data
+
+
+def _published_at(place: Place, entry: Entry) -> float | None:
+    """The first number printed of a method as it is on these very images, if there is one."""
+    if entry != Entry(entry.method) or not place.published:
+        return None
+    rows = (
+        row for row in _published()["rows"] if (row["method"], row["model"]) == (entry.method, place.model)
+    )
+    values: list[Mapping[str, float]] = [row["values"] for row in rows]
+    return next((value[place.dataset_name] for value in values if place.dataset_name in value), None)
+
+
+def published_table() -> Table:
+    """What was published, each number with its protocol in words below: columns of protocols must not be mixed."""
+    data = _published()
+    columns: dict[str, str] = data["columns"]
+    numbers = {name: i for i, name in enumerate(data["protocols"], start=1)}
+    rows = tuple(
+        Row(
+            f"{row['title']} [{numbers[row['protocol']]}]",
+            tuple(Cell(row["values"].get(name)) for name in columns),
+            row["model"],
+        )
+        for row in sorted(data["rows"], key=lambda row: str(row["model"]))
+    )
+    notes = tuple(f"[{number}] {data['protocols'][name]}" for name, number in numbers.items())
+    notes += ("ZERO and C-TPT: no number of several labels an image was found.",)
+    return Table("Published numbers, each on its own protocol", tuple(columns.values()), rows, notes, best="")
