@@ -100,15 +100,17 @@ def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, y
     with drawing():
         figure = Figure(figsize=(_WIDTH, 5.4), layout="constrained")
         axes = figure.subplots()
+        apart = _apart(points)
         for name, (x, y) in points.items():
             on = name in front
             axes.plot([x], [y], "o", color=_TRUE if on else _OTHER, markersize=6 if on else 4.5, zorder=3)
             axes.annotate(
                 _short(name, 40),
-                (x, y),
-                (4, 3),
+                (x, apart[name]),
+                (5, 0),
                 textcoords="offset points",
-                fontsize=7,
+                va="center",
+                fontsize=6.5,
                 fontweight="bold" if on else "normal",
             )
         steps = [points[name] for name in front]
@@ -258,6 +260,20 @@ def _embedded(image: Image.Image, figure: Figure, frame: Axes, longest: int = 32
     place = f'x="{box.x0 * width:.1f}" y="{(1 - box.y1) * height:.1f}"'
     size = f'width="{box.width * width:.1f}" height="{box.height * height:.1f}"'
     return f' <image {place} {size} preserveAspectRatio="xMidYMid meet" href="{uri}"/>\n'
+
+
+def _apart(points: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """How high each name stands: beside its point, or pushed up by the names of points of about the same price."""
+    heights = [y for _, y in points.values()]
+    gap = 0.026 * (max(heights, default=0.0) - min(heights, default=0.0))
+    found: dict[str, float] = {}
+    free: dict[int, float] = {}
+    for name in sorted(points, key=lambda name: points[name][1]):
+        x, y = points[name]
+        column = round(math.log2(x)) if x > 0 else 0
+        found[name] = max(y, free.get(column, y))
+        free[column] = found[name] + gap
+    return found
 
 
 def _legend(figure: Figure, axes: Axes, entries: int) -> None:

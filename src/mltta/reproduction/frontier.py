@@ -160,7 +160,8 @@ def _mark(entry: Entry) -> str:
 def frontier_plot(found: Frontier, scoring: Scoring = "z-score") -> str:
     """mAP over price, those that nothing cheaper beats joined by a line."""
     points = {
-        entry.title: (found.prices[entry], line.mean(MAP[scoring])) for entry, line in found.lines.items()
+        entry.title + _mark(entry): (found.prices[entry], line.mean(MAP[scoring]))
+        for entry, line in found.lines.items()
     }
     title = f"mAP ({scoring}) over price, {found.place.title}"
     return pareto(title, points, "views encoded for an image", f"mAP, {scoring}")
