@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,7 +19,10 @@ from hypothesis import strategies as st
 from mltta.errors import MlttaError
 from mltta.evaluation.records import Record
 from mltta.evaluation.results import Result, find_results
+from mltta.evaluation.run_file import check_run
 from mltta.evaluation.writing import ResultWriter
+from mltta.methods.base import Emits
+from tests.safety import world as safety
 
 RUN = {"method": "made-up", "settings": {}, "teacher": None, "merge": "sum", "emits": "logits"}
 TARGETS = np.random.default_rng(0).integers(0, 2, (6, 3)).astype(np.int8)
@@ -283,3 +287,11 @@ def test_ids_that_are_not_unicode_survive(tmp_path):
     writer.close()
     assert Result(tmp_path).failed == {odd: f"{odd}: gone"}
     assert all(json.loads(line)["id"] == odd for line in (tmp_path / "images.jsonl").read_text().splitlines())
+
+
+@pytest.mark.parametrize("emits", get_args(Emits))
+def test_results_of_every_kind_of_method_can_be_compared(tmp_path, emits):
+    (result,) = safety.run(safety.dataset(tmp_path / "photos", 2), ["clip"], tmp_path / "out").results
+    check_run({**result.run, "emits": emits}, result.folder)
+    with pytest.raises(MlttaError, match="makes no sense"):
+        check_run({**result.run, "emits": "guesses"}, result.folder)
