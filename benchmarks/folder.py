@@ -106,7 +106,7 @@ def eval_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Pat
     return files, rate(lambda: run(ready, "stream"), len(ready), backbone.device)
 
 
-def profile(backbone: Backbone, method: str, labels: str, paths: Sequence[Path], device: str) -> str:
+def profile(backbone: Backbone, method: str, labels: str, paths: Sequence[Path]) -> str:
     """Milliseconds a photo of each step, one after another, nothing beside it."""
     tagger = Tagger(backbone, labels, method) if backbone.trained else None
     if tagger is None:
@@ -213,7 +213,7 @@ def main() -> None:
             files, stream = rates(backbone, method, args.labels, paths)
             print(f"| {method} | {files:.1f} | {stream:.1f} | {files / stream:.2f} |", flush=True)
             if not args.no_profile and not args.eval:
-                said = profile(backbone, method, args.labels, paths, args.device)
+                said = profile(backbone, method, args.labels, paths)
                 print(f"\n{method}, ms a photo, one thread: {said}\n", flush=True)
 
 

@@ -20,7 +20,7 @@ from tests.evaluation.scene import EPISODIC, bits, make_dataset, run
 BAD = {
     "cut.png": "damaged or incomplete image",
     "missing.png": "no such file; check the spelling of the path",
-    "text.jpg": "not a readable JPEG, PNG, GIF, WebP, BMP or TIFF image",
+    "text.jpg": "not a readable JPEG, PNG, GIF, WebP, BMP, TIFF, AVIF or HEIC image",
     "empty.png": "the file is empty",
     "folder.png": "this is a folder, not an image",
 }

@@ -122,7 +122,9 @@ def eval_(
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no features.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier results of these methods.")] = False,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once.")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes that decode and make views.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Processes that decode, in place of threads.")
+    ] = None,
     draws: Annotated[int, typer.Option(min=2, help="Bootstrap samples behind the intervals.")] = 1000,
     format: Annotated[TableFormat, typer.Option("--format", "-f", help="How to print.")] = TableFormat.text,
     device: options.Device = "auto",

@@ -93,7 +93,9 @@ def reproduce(
         "reproduction"
     ),
     batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once.")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Processes that decode and make views.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Processes that decode, in place of threads.")
+    ] = None,
     format: Annotated[
         options.TableFormat, typer.Option("--format", "-f", help="How to print.")
     ] = options.TableFormat.text,
