@@ -100,3 +100,10 @@ def test_lines_keep_their_numbers_under_windows_line_ends_and_a_byte_order_mark(
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DatasetError, match="is not UTF-8 text"):
         read_lines(file)
+
+
+def test_a_listed_name_longer_than_any_file_can_have_is_missing_like_another(tmp_path):
+    save_pictures(tmp_path, "a.jpg")
+    paths = place_images(tmp_path, "toy", [tmp_path], ["a.jpg", "x" * 5000 + ".jpg"])
+    with pytest.raises(ImageError, match="cannot be opened"):
+        load_image(paths[1])

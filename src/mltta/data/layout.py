@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from itertools import islice
+from os.path import isfile  # unlike Path's, it takes a name of any length
 from pathlib import Path
 
 from mltta.errors import DatasetError
@@ -91,7 +92,7 @@ def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[s
     ]
     best, most = (bases[0], 0), -1
     for cut, base in ((cut, base) for cut in cuts for base in bases):
-        hits = sum((base / _without(name, cut)).is_file() for name in sample)
+        hits = sum(isfile(base / _without(name, cut)) for name in sample)
         if hits > most:
             best, most = (base, cut), hits
         if hits == len(sample):
@@ -99,7 +100,7 @@ def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[s
     base, cut = best
     paths = [base / _without(name, cut) for name in relative]
     if 2 * most < len(sample):
-        lost = next(path for path in paths if not path.is_file())
+        lost = next(path for path in paths if not isfile(path))
         where = " or ".join(map(str, bases[:2]))
         raise DatasetError(
             f"{what}: {len(sample) - most} of {len(sample)} listed images looked for are missing, such as {lost}. "
