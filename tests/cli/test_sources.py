@@ -9,9 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from mltta.cli.sources import open_sources
-from mltta.errors import ImageError, MlttaError
+from mltta.cli.sources import Sources, open_others
+from mltta.errors import ConfigError, MlttaError
+from tests.cli.test_cli import MODEL, mltta
 from tests.test_tagger import photo
+
+CLIP = ["--labels", "dog, cat", *MODEL, "--method", "clip"]
+URL = "https://example.org/a.jpg"
 
 
 @pytest.fixture
@@ -21,38 +25,40 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_a_folder_holds_and_cannot_be_read_is_said_on_the_error_stream(folder, capsys):
-    found = open_sources([str(folder), "gone.jpg"], False, False)
-    assert (found.images, found.missing) == ([folder / "a.png"], ["gone.jpg"])
-    said = capsys.readouterr()
-    assert said.err == "1 file skipped (.cr2: a camera's raw file, export it as JPEG)\n"
-    assert said.out == ""
+def test_what_a_folder_holds_and_cannot_be_read_is_said(folder):
+    sources = Sources([folder])
+    assert sources.find() == [folder / "a.png"]
+    assert sources.skipped == "1 file skipped (.cr2: a camera's raw file, export it as JPEG)"
 
 
-def test_a_folder_without_images_says_so_after_what_was_skipped(folder, capsys):
+def test_skipped_files_are_said_on_the_error_stream(folder):
+    done = mltta("tag", folder, *CLIP)
+    assert "1 file skipped (.cr2: a camera's raw file" in done.stderr
+    assert "skipped" not in mltta("tag", folder, *CLIP, "--quiet").stderr
     (folder / "a.png").unlink()
-    with pytest.raises(MlttaError, match="no images in"):
-        open_sources([str(folder)], False, False)
-    assert "1 file skipped" in capsys.readouterr().err
-
-
-def test_a_lone_path_that_is_not_there_is_an_error():
-    with pytest.raises(ImageError, match="gone: no such file or folder"):
-        open_sources(["gone"], False, False)
+    done = mltta("tag", folder, *CLIP, check=2)
+    assert "no images in" in done.stderr
+    assert "1 file skipped" in done.stderr
 
 
 def test_a_dash_is_an_image_on_the_standard_input(folder, monkeypatch):
     data = (folder / "a.png").read_bytes()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
-    assert open_sources(["-"], False, False).images == [data]
+    others = open_others(["-"], False)
+    assert others.sources == [data]
+    assert [str(source) for source in Sources([], (), others.sources).find()] == ["-"]
+    with pytest.raises(ConfigError, match="-o is found again by its name"):
+        others.check(effects=False, output=True)
     with pytest.raises(MlttaError, match="nothing came on the standard input"):
-        open_sources(["-"], False, False)
-    with pytest.raises(MlttaError, match="pictures are made of files only"):
-        open_sources(["-"], False, True)
+        open_others(["-"], False)
 
 
 def test_addresses_are_taken_only_where_they_are_allowed(folder):
-    url = "https://example.org/a.jpg"
-    assert open_sources([url, str(folder / "a.png")], True, False).images == [folder / "a.png", url]
+    others = open_others([URL, str(folder / "a.png"), URL], True)
+    assert (others.names, others.sources) == ([URL], [URL])
+    assert Sources([folder / "a.png"], (), others.sources).find() == [folder / "a.png", URL]
+    others.check(effects=False, output=True)
+    with pytest.raises(ConfigError, match="are made of files; save it first"):
+        others.check(effects=True, output=False)
     with pytest.raises(MlttaError, match="give --allow-urls"):
-        open_sources([url], False, False)
+        open_others([URL], False)

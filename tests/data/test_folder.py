@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from mltta.data import DatasetError, load_dataset
-from mltta.errors import LabelError
 from mltta.labels import LabelSet
 from tests.data.pictures import save_pictures
 
@@ -92,7 +91,7 @@ def test_spellings_of_one_label_are_one_label(tree):
     write(tree, "image,labels\na.jpg,Traffic_Light\nb.jpg,traffic light\n")
     assert load_dataset("folder", tree).labels.names == ("Traffic_Light",)
     write(tree, "image,Traffic_Light,traffic light\na.jpg,1,1\n")
-    with pytest.raises(LabelError, match="repeats 'Traffic_Light'"):
+    with pytest.raises(DatasetError, match="has 2 columns for the label 'Traffic_Light'"):
         load_dataset("folder", tree)
 
 
