@@ -156,7 +156,7 @@ def command(folder: Path, method: str, labels: str, device: str, source: Path) -
         str(folder),
     ]
     run += ["--method", method, "--labels", labels, "--device", device, "-f", "csv"]
-    run += ["-o", str(folder.parent / "command.csv")]
+    run += ["-o", str(folder.parent / f"command-{time.monotonic_ns()}.csv")]
     start = time.perf_counter()
     subprocess.run(run, check=True, env={**os.environ, "PYTHONPATH": str(source)}, stderr=subprocess.DEVNULL)
     return time.perf_counter() - start
