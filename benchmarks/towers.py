@@ -36,8 +36,11 @@ class Folded:
         self.context_length, self.size = length, size
         self.plain = SimpleTokenizer(context_length=length)
 
-    def __call__(self, texts: list[str]) -> Tensor:
-        return self.plain(texts) % self.size
+    def encode(self, text: str) -> list[int]:
+        return [i % self.size for i in self.plain.encode(text)]
+
+    def __call__(self, texts: list[str], context_length: int | None = None) -> Tensor:
+        return self.plain(texts, context_length or self.context_length) % self.size
 
 
 def load(name: str, device: str) -> Backbone:
