@@ -19,6 +19,7 @@ from open_clip.tokenizer import SimpleTokenizer
 from torch import Tensor
 
 from mltta import Tagger
+from mltta.model import vocabulary
 from mltta.model.acceleration import choose
 from mltta.model.backbone import Backbone
 from mltta.model.device import pick_device, pick_dtype
@@ -65,7 +66,12 @@ def main() -> None:
     )
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--device", default="auto")
+    parser.add_argument(
+        "--words", type=int, help="only so many words of the background, for slow text towers"
+    )
     args = parser.parse_args()
+    every = vocabulary.words()
+    vocabulary.words = lambda: every[: args.words]
     print(
         "| model | local views by | words encoded in, s | an image, s | scores |\n|---|---|---|---|---|",
         flush=True,
