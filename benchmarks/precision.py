@@ -30,7 +30,8 @@ from mltta.data import Dataset, load_dataset
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
 from mltta.images.load import load_image
-from mltta.images.views import ViewSpec, render_views
+from mltta.images.specs import ViewSpec
+from mltta.images.views import render_views
 from mltta.metrics import mean_average_precision
 
 METHODS = ("clip", "tpt", "ml-tta")

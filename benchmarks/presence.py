@@ -23,7 +23,7 @@ from mltta.captions.store import default_captions
 from mltta.cli.options import progress
 from mltta.data import Dataset, load_dataset
 from mltta.decision import Presence
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.retrieval import weak_label_counts
 from mltta.metrics import mean_average_precision, set_metrics
 from mltta.model.backbone import Backbone

@@ -35,7 +35,8 @@ from mltta.accelerate.cuda_labels import CudaLabelEncoder
 from mltta.captions.labelled import LabelledCaptions
 from mltta.data import Dataset
 from mltta.evaluation.evaluate import evaluate
-from mltta.images.views import AnySpec, ViewSpec, render_views
+from mltta.images.specs import AnySpec, ViewSpec
+from mltta.images.views import render_views
 from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mltta.evaluation.results import Result
     from mltta.evaluation.summary import Summary
     from mltta.images.load import load_image
-    from mltta.images.views import ViewSpec
+    from mltta.images.specs import ViewSpec
     from mltta.labels import LabelSet
     from mltta.methods import (
         Config,

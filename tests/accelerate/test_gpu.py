@@ -13,7 +13,8 @@ from torch import Tensor
 import mltta
 from mltta.accelerate.cuda_search import SCANNED_IN_HALF, HalfSearch
 from mltta.accelerate.views import DeviceViews
-from mltta.images.views import Preprocess, ViewSpec, render_views
+from mltta.images.specs import ViewSpec
+from mltta.images.views import Preprocess, render_views
 from mltta.model.search import Search
 
 pytestmark = pytest.mark.gpu

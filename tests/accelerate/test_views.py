@@ -17,7 +17,8 @@ from mltta.accelerate.resample import Axis, Boxes, resample
 from mltta.accelerate.views import DeviceViews
 from mltta.errors import ConfigError, ImageError
 from mltta.images import views as pillow_views
-from mltta.images.views import Preprocess, ViewSpec, render_views
+from mltta.images.specs import ViewSpec
+from mltta.images.views import Preprocess, render_views
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 SMALL = Preprocess(size=32)
@@ -201,7 +202,8 @@ from mltta.accelerate import views as device_views
 from mltta.accelerate.resample import kernels_work
 from mltta.accelerate.views import DeviceViews
 from mltta.accelerate.kernels import launch
-from mltta.images.views import Preprocess, ViewSpec, render_views
+from mltta.images.specs import ViewSpec
+from mltta.images.views import Preprocess, render_views
 
 def resample(source, boxes, out, table, *, cubic, channels_last=True, max_bytes=0, kernels=True):
     launch(source, boxes, out, table, cubic=cubic, channels_last=channels_last)

@@ -17,7 +17,7 @@ from mltta.data.corrupt import CORRUPTIONS, FOG, MOTION, NOISE, QUALITY, corrupt
 from mltta.errors import ConfigError, ImageError
 from mltta.evaluation.evaluate import _Photos
 from mltta.images.load import image_id, load_image
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.pipeline.cache import FeatureCache
 from mltta.pipeline.execution import Execution

@@ -16,7 +16,7 @@ from mltta.data import Dataset
 from mltta.evaluation.evaluate import Evaluation, evaluate
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.results import Result
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.model.encoded import Encoded
 from mltta.pipeline.execution import Execution

@@ -28,7 +28,7 @@ from mltta.errors import MlttaError
 from mltta.evaluation.results import find_results
 from mltta.evaluation.summary import by_dataset, comparison, lines
 from mltta.images.load import image_id, load_image
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.labels.synonyms import read_synonyms
 from mltta.methods import list_methods, method_class

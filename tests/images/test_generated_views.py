@@ -10,11 +10,8 @@ import torch
 from PIL import Image
 
 from mltta.errors import ImageError
-from mltta.images.views import (
-    ViewSpec,
-    generated_folder,
-    render_views,
-)
+from mltta.images.specs import ViewSpec
+from mltta.images.views import generated_folder, render_views
 from mltta.model.encoded import Encoded, union
 from tests.images.test_views import SMALL, noise
 

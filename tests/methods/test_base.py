@@ -7,7 +7,7 @@ import torch
 
 from mltta import create_method, list_methods
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods import base
 from mltta.methods.base import Method, register
 from mltta.model.encoded import Encoded, union

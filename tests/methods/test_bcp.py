@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.bcp import BCP, BCPConfig
 from mltta.model.encoded import Encoded

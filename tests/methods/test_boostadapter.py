@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.boostadapter import BoostAdapter, BoostConfig
 from mltta.methods.tda import TDA, TDAConfig

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from mltta import create_method
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.model.encoded import Encoded
 from tests import golden_data as golden
 

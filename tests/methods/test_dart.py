@@ -14,7 +14,7 @@ from PIL import Image
 from mltta import LabelSet, Tagger, create_method, load_backbone
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.dart import DART, DARTConfig
 from mltta.model.backbone import Backbone

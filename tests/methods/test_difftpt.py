@@ -14,7 +14,8 @@ from PIL import Image
 from benchmarks.text_tower import encode_text_with_context
 from mltta import Tagger, create_method
 from mltta.errors import ConfigError
-from mltta.images.views import CLIP_MEAN, CLIP_STD, ViewSpec, render_views
+from mltta.images.specs import ViewSpec
+from mltta.images.views import CLIP_MEAN, CLIP_STD, render_views
 from mltta.methods import difftpt
 from mltta.methods.difftpt import DiffTPTConfig
 from mltta.model.backbone import Backbone

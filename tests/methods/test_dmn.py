@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.dmn import DMN, DMNConfig
 from mltta.model.encoded import Encoded

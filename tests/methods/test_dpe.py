@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch.distributions import Categorical
 
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.dpe import DPE, DPEConfig
 from mltta.model.encoded import Encoded

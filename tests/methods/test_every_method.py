@@ -24,7 +24,7 @@ from safetensors.torch import load_file, save_file
 import mltta.methods
 from mltta import create_method, list_methods
 from mltta.errors import ConfigError
-from mltta.images.views import AnySpec, ViewSpec
+from mltta.images.specs import AnySpec, ViewSpec
 from mltta.methods import Method, OnlineMethod, State, base, method_class
 from mltta.model.encoded import Encoded
 from mltta.pipeline.features import Pipeline

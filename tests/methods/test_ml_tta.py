@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.ml_tta import MLTTA, MLTTAConfig
 from mltta.methods.tuning import tune_context

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from mltta import create_method
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.experts import experts_of
 from mltta.model.encoded import Encoded
 from tests import golden_data as golden

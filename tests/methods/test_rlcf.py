@@ -11,7 +11,8 @@ from torch.distributions import Categorical
 
 from mltta import LabelSet, create_method
 from mltta.errors import ConfigError
-from mltta.images.views import Preprocess, ViewSpec
+from mltta.images.specs import ViewSpec
+from mltta.images.views import Preprocess
 from mltta.methods import tuning
 from mltta.methods.base import Problem, Teacher
 from mltta.methods.rlcf import RLCF, RLCFConfig

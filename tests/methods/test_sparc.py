@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from mltta import Tagger, create_method
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import z_scores
 from mltta.methods.sparc import label_groups
 from mltta.model.encoded import Encoded

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from mltta import create_method
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.regions import above_mean, boxes_of, ends_of
 from mltta.methods.tagclip import BACKGROUND, TagCLIP
 from mltta.model.encoded import Encoded

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch.distributions import Categorical
 
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.tda import TDA, TDAConfig, empty_memory, remember
 from mltta.model.encoded import Encoded

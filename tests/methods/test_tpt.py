@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from mltta import LabelSet, create_method
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.tpt import TPT, TPTConfig
 from mltta.methods.tuning import tune_context

@@ -16,7 +16,7 @@ from mltta.accelerate.cuda import CudaAcceleration
 from mltta.accelerate.labels import PackedLabelEncoder
 from mltta.accelerate.search import FaissSearch
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.tpt import TPT, TPTConfig
 from mltta.model.acceleration import VARIABLE, Acceleration, choose

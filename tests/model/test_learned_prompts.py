@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 
 from mltta import LabelSet, create_method
 from mltta.errors import ConfigError, WeightsError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.model.encoded import Encoded
 from mltta.model.learned_prompts import CoOp, MaPLe, coop, load_prompts, save_prompts
 from mltta.model.maple import with_prompts

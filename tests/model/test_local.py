@@ -14,7 +14,8 @@ from timm.models.vision_transformer import VisionTransformer as TimmViT
 
 from mltta import encode_images, load_backbone
 from mltta.errors import ConfigError
-from mltta.images.views import LocalSpec, Preprocess, ViewSpec, render_local
+from mltta.images.specs import LocalSpec, ViewSpec
+from mltta.images.views import Preprocess, render_local
 from mltta.model.local import local_path, tiles, windows
 from tests.images.test_views import noise
 

@@ -11,7 +11,8 @@ from mltta.errors import CaptionError, ConfigError, WeightsError
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.recipes import Recipe
 from mltta.images.load import load_image
-from mltta.images.views import ViewSpec, render_views
+from mltta.images.specs import ViewSpec
+from mltta.images.views import render_views
 from mltta.model.encoded import Encoded
 from mltta.model.learned_prompts import load_prompts
 from mltta.model.maple import with_prompts

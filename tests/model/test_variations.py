@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 from mltta.errors import ConfigError
-from mltta.images.views import CLIP_MEAN, CLIP_STD, Preprocess, ViewSpec, render_views
+from mltta.images.specs import ViewSpec
+from mltta.images.views import CLIP_MEAN, CLIP_STD, Preprocess, render_views
 from mltta.model.variations import generate_variations
 
 

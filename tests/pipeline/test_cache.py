@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mltta.evaluation.recipes import Recipe
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.model.backbone import Backbone
 from mltta.pipeline import cache as cache_
 from mltta.pipeline.cache import NAME_BYTES, FeatureCache, clear, list_stores

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from mltta.accelerate.views import DeviceViews
-from mltta.images.views import LocalSpec, ViewSpec
+from mltta.images.specs import LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
 from mltta.model.image_tower import ImageTower
 from mltta.pipeline.encode import encode

@@ -9,7 +9,8 @@ import torch
 
 from mltta import encode_images
 from mltta.errors import ConfigError, ImageError
-from mltta.images.views import ViewSpec, render_views
+from mltta.images.specs import ViewSpec
+from mltta.images.views import render_views
 from mltta.pipeline.execution import Execution
 from mltta.pipeline.features import Features, Pipeline
 from mltta.pipeline.prepare import Photo

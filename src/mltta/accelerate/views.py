@@ -19,7 +19,8 @@ from mltta.accelerate.resample import resample
 from mltta.errors import ConfigError, ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, draw_plans
 from mltta.images.geometry import CROP_DRAWS, Floats, Ints, clean_axes, crop_boxes, working_size
-from mltta.images.views import Preprocess, ViewSpec, normalise_levels
+from mltta.images.specs import ViewSpec
+from mltta.images.views import Preprocess, normalise_levels
 from mltta.images.views import draw_numbers as plain_numbers
 
 # Bytes that AugMix takes for each pixel of a view.

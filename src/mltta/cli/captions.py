@@ -225,7 +225,8 @@ def query_feature(query: str, backbone: Backbone) -> Tensor:
     """The unit feature (D) of an image, if the query is called like one, or else of a text."""
     from mltta.images.formats import SUFFIXES
     from mltta.images.load import load_image
-    from mltta.images.views import ViewSpec, render_views
+    from mltta.images.specs import ViewSpec
+    from mltta.images.views import render_views
 
     path = Path(query)
     if not query.strip() or path.is_dir():

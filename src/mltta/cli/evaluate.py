@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mltta.cli import options
+from mltta.cli import settings as written
 from mltta.cli.options import TableFormat
+from mltta.cli.progress import bar_on_terminal
 
 if TYPE_CHECKING:
     from mltta.data import Dataset
@@ -151,7 +153,7 @@ def eval_(
 
     # a method from a file goes by the name that it registers
     names = [method_class(name).name for name in method or ["clip", "ml-tta"]]
-    chosen = options.settings_of(names, option or [], config)
+    chosen = written.settings_of(names, option or [], config)
     recipes = []
     for name in names:
         online = method_class(name).online
@@ -177,12 +179,12 @@ def eval_(
         typer.echo(f"the first {len(images):,} of them are measured", err=True)
     if corruption is not None:
         kind, _, severity = corruption.partition(":")
-        images = corrupt(images, kind, options.whole_number(severity or "3", "--corrupt"), seed)
+        images = corrupt(images, kind, written.whole_number(severity or "3", "--corrupt"), seed)
     backbone = options.open_backbone(
         model, weights, device, quick_gelu, allow_torchscript, prompts, dtype, accelerate, allow_remote_code
     )
     base = None if captions is None else open_captions(captions, backbone)
-    with options.progress() as bar:
+    with bar_on_terminal() as bar:
         task = bar.add_task("evaluating", total=len(images))
         done = evaluate(
             images,

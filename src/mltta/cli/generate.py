@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mltta.cli import options
+from mltta.cli.progress import bar_on_terminal
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def generate(
 
         writer = ComposerEngine(label_set)
     try:
-        with options.progress() as bar:
+        with bar_on_terminal() as bar:
             task = bar.add_task("captions", total=count)
             done = generate_captions(
                 label_set,

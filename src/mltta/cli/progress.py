@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import typer
 
-from mltta.cli import options
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 #: seconds until the first line; later ones come once a twentieth more time has passed, so that a night's log is short
 FIRST = 10.0
@@ -26,7 +28,7 @@ class Progress:
         self._quiet, self._done, self._total = quiet, 0, 0
         self._start = self._said = time.monotonic()
         terminal = sys.stderr.isatty()
-        self._bar = options.progress() if bar and terminal and not quiet else None
+        self._bar = bar_on_terminal() if bar and terminal and not quiet else None
         self._lines = not terminal and not quiet
         self._task = self._bar.add_task("tagging", visible=False) if self._bar is not None else None
 
@@ -71,3 +73,31 @@ def rate(count: int, seconds: float) -> str:
     if a_second >= 9.95:
         return f"{a_second:,.0f} a second"
     return f"{a_second:.1f} a second" if a_second >= 0.1 else f"{60 * a_second:.1f} a minute"
+
+
+def bar_on_terminal() -> Bar:
+    """A bar on the error stream, so that results can be piped."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bar
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:.1f}/s" if task.speed else "")
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+    )
+    return Bar(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=60)

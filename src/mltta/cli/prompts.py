@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mltta.cli import options
+from mltta.cli.progress import bar_on_terminal
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def train(
     else:
         examples = from_images(backbone, table, images, shots, seed)
     typer.echo(f"training on {examples.source}", err=True)
-    with options.progress() as bar:
+    with bar_on_terminal() as bar:
         task = bar.add_task("training", total=None)
         done = train_prompts(
             backbone,
@@ -118,7 +119,7 @@ def from_images(backbone: Backbone, labels: LabelSet, folder: Path, shots: int |
     from mltta.evaluation.train_prompts import image_examples
 
     data = load_folder(folder, labels=labels) if has_labels(folder) else load_class_folders(folder, labels)
-    with options.progress() as bar:
+    with bar_on_terminal() as bar:
         task = bar.add_task("encoding", total=None)
         return image_examples(
             backbone, data, shots, seed, lambda ready, total: bar.update(task, completed=ready, total=total)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from mltta.cli import options
+from mltta.cli import settings as written
+from mltta.cli.progress import bar_on_terminal
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ def reproduce(
                 dataset = dataset.select(slice(first))
             if corruption is not None:
                 kind, _, severity = corruption.partition(":")
-                dataset = corrupt(dataset, kind, options.whole_number(severity or "3", "--corrupt"), seed)
+                dataset = corrupt(dataset, kind, written.whole_number(severity or "3", "--corrupt"), seed)
             own = not split and corruption is None
             plain = "".join(c for c in dataset_name.lower() if c.isalnum())
             place = Place(paper_model(name), plain, backbone, dataset, own, prompted)
@@ -151,7 +153,7 @@ def reproduce(
         settings += view_settings() if "views" in figures else []
         if figures & {"label-count", "logits"}:
             settings += [Setting.of("", method, "") for method in ("clip", "tpt", "rlcf", "ml-tta")]
-        with options.progress() as bar:
+        with bar_on_terminal() as bar:
             task = bar.add_task(place.title, total=len(place.dataset))
             done.options = {
                 "execution": Execution(batch_size, workers),
@@ -222,7 +224,7 @@ def frontier_sections(
 
     sections = []
     for place in places:
-        with options.progress() as bar:
+        with bar_on_terminal() as bar:
             task = bar.add_task(place.title, total=len(place.dataset))
             found = frontier.measure(
                 place,

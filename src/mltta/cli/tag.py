@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from mltta.cli import options
+from mltta.cli import settings as written
 from mltta.errors import ConfigError, MlttaError
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def tag(
         typer.echo(sources.skipped, err=True)
     with open_sink(kind, output, wide, overwrite) as sink:
         execution = Execution(batch_size, compile=compile)
-        settings = options.settings(method, option or [])
+        settings = written.settings(method, option or [])
         table = options.with_synonyms(labels, synonyms, wordnet)
         backbone = options.open_backbone(
             model,

@@ -15,7 +15,7 @@ from mltta.captions.labelled import label_captions
 from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
 from mltta.errors import ConfigError, ImageError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.metrics import mean_average_precision
 from mltta.model.backbone import Backbone

@@ -6,22 +6,22 @@ Or images that a diffusion model generated from it earlier, which lie in a folde
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 
-from mltta.errors import ConfigError, ImageError
+from mltta.errors import ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, augmix, draw_plans
 from mltta.images.formats import SUFFIXES
 from mltta.images.geometry import CROP_DRAWS, Floats, clean_axes, crop_boxes, working_size
 from mltta.images.load import image_id as content_id
 from mltta.images.load import load_image
+from mltta.images.specs import LocalSpec, ViewSpec, floats, is_count, require
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -43,17 +43,17 @@ class Preprocess:
     resize_mode: str = "shortest"
 
     def __post_init__(self) -> None:
-        _require(_is_count(self.size), f"input size must be a whole number above 0, not {self.size!r}")
+        require(is_count(self.size), f"input size must be a whole number above 0, not {self.size!r}")
         for name in ("mean", "std"):
-            values = _floats(getattr(self, name), 3, f"{name} must be three numbers")
+            values = floats(getattr(self, name), 3, f"{name} must be three numbers")
             object.__setattr__(self, name, values)
-        _require(min(self.std) > 0, f"std must be above 0, not {self.std}")
+        require(min(self.std) > 0, f"std must be above 0, not {self.std}")
         known = ", ".join(_RESAMPLING)
-        _require(
+        require(
             self.interpolation in _RESAMPLING, f"interpolation {self.interpolation!r}: choose from {known}"
         )
         known = ", ".join(_RESIZE_MODES)
-        _require(self.resize_mode in _RESIZE_MODES, f"resize_mode {self.resize_mode!r}: choose from {known}")
+        require(self.resize_mode in _RESIZE_MODES, f"resize_mode {self.resize_mode!r}: choose from {known}")
 
     def at(self, size: int) -> Preprocess:
         """The same for an input of another size, which shows the whole image, squashed."""
@@ -65,11 +65,11 @@ class Preprocess:
         size = cfg.get("size", 224)
         if isinstance(size, (tuple, list)):
             sides = set(size)
-            _require(len(sides) == 1, f"input size {tuple(size)}: only square inputs are supported")
+            require(len(sides) == 1, f"input size {tuple(size)}: only square inputs are supported")
             size = sides.pop()
-        _require(cfg.get("mode", "RGB") == "RGB", f"input mode {cfg.get('mode')!r}: only RGB is supported")
+        require(cfg.get("mode", "RGB") == "RGB", f"input mode {cfg.get('mode')!r}: only RGB is supported")
         fill = cfg.get("fill_color") if cfg.get("resize_mode") == "longest" else 0
-        _require(not fill, f"fill_color {fill!r}: only 0, black, is supported")
+        require(not fill, f"fill_color {fill!r}: only 0, black, is supported")
         mean, std = cfg.get("mean") or CLIP_MEAN, cfg.get("std") or CLIP_STD
         interpolation = cfg.get("interpolation") or "bicubic"
         return cls(
@@ -79,117 +79,6 @@ class Preprocess:
             interpolation="bicubic" if interpolation == "random" else interpolation,
             resize_mode=cfg.get("resize_mode") or "shortest",
         )
-
-
-@dataclass(frozen=True)
-class ViewSpec:
-    """Which views of an image: view 0 is clean, the other `count - 1` are random crops.
-
-    Args:
-        scale: range of the part of the image's area that a crop covers.
-        ratio: range of a crop's width over its height.
-        flip: how often a crop is mirrored.
-        working_size: our own shortcut, not in the papers: crops are cut from a copy whose short side is at
-            most this. At 1024 the smallest default crop still has over 224 pixels a side, and 64 views of a
-            photo of 12 megapixels take a quarter of the time. None cuts from the image as it is loaded.
-        generated: a folder; then all views, view 0 too, are clean views of the images in its folder of the
-            image's name, sorted by file name, and nothing is cropped.
-    """
-
-    count: int = 64
-    scale: tuple[float, float] = (0.08, 1.0)
-    ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    flip: float = 0.5
-    augmix: bool = False
-    working_size: int | None = 1024
-    generated: str = ""
-
-    def __post_init__(self) -> None:
-        _require(_is_count(self.count), f"count of views must be a whole number above 0, not {self.count!r}")
-        for name in ("scale", "ratio"):
-            low, high = _floats(getattr(self, name), 2, f"{name} must be two numbers")
-            _require(0 < low <= high, f"{name} must run from above 0 upwards, not {(low, high)}")
-            object.__setattr__(self, name, (low, high))
-        _require(self.scale[1] <= 1, f"scale ends at the whole image, 1.0, not at {self.scale[1]}")
-        (flip,) = _floats((self.flip,), 1, "flip must be a number")
-        _require(0 <= flip <= 1, f"flip is a probability, from 0 to 1, not {flip}")
-        _require(isinstance(self.augmix, bool), f"augmix is true or false, not {self.augmix!r}")
-        small = self.working_size is None or _is_count(self.working_size)
-        _require(small, f"working_size must be a whole number above 0 or none, not {self.working_size!r}")
-        _require(
-            isinstance(self.generated, str), f"generated is the path of a folder, not {self.generated!r}"
-        )
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether it is the clean view alone."""
-        return self.count == 1 and not self.generated
-
-    @property
-    def has_clean(self) -> bool:
-        """Whether view 0 is the clean one."""
-        return not self.generated
-
-    def covers(self, other: AnySpec) -> bool:
-        """Say whether the views of `other` are the first of these; the clean view 0 is in every spec of crops."""
-        if isinstance(other, LocalSpec):
-            return False
-        if other.is_clean and not self.generated:
-            return True
-        return replace(self, count=other.count) == other and self.count >= other.count
-
-    def price(self, side: int) -> float:
-        """Arithmetic in units of a view of this side."""
-        return float(self.count)
-
-
-@dataclass(frozen=True)
-class LocalSpec:
-    """Views that one pass gives: the mean of the map of a larger input, those of its quarters, then windows of it.
-
-    Before them stands the clean view, which takes a pass of its own, unless it is left out.
-
-    The input shows the whole image, squashed to a square. All lengths are in its pixels: a window is so many locations
-    of the tower's map as it takes to cover them, at least one. A tower without a map (`mltta.model.local`) looks at
-    tiles of the input instead, one pass each.
-    """
-
-    size: int = 448
-    window: int = 128
-    stride: int = 64
-    clean: bool = True
-    # what the other kind of views can be
-    augmix: ClassVar[bool] = False
-    generated: ClassVar[str] = ""
-    #: rows that show more than a window: the whole and its quarters
-    PARTS: ClassVar[int] = 5
-
-    def __post_init__(self) -> None:
-        for name in ("size", "window", "stride"):
-            value = getattr(self, name)
-            _require(_is_count(value), f"{name} of local views must be a whole number above 0, not {value!r}")
-        _require(
-            self.window <= self.size, f"a window of {self.window} is larger than its input of {self.size}"
-        )
-
-    def covers(self, other: AnySpec) -> bool:
-        """Say whether the views of `other` are among these: the same ones, or the clean one alone."""
-        if isinstance(other, ViewSpec):
-            return self.clean and other.is_clean
-        return other == self
-
-    @property
-    def has_clean(self) -> bool:
-        """Whether view 0 is the clean one."""
-        return self.clean
-
-    def price(self, side: int) -> float:
-        """Arithmetic in units of a view of this side."""
-        return self.clean + (self.size / side) ** 2
-
-
-#: random crops and generated images, or windows of a map
-AnySpec: TypeAlias = ViewSpec | LocalSpec
 
 
 def render_local(image: Image.Image, spec: LocalSpec, preprocess: Preprocess) -> torch.Tensor:
@@ -227,7 +116,7 @@ def render_views(
     """
     chosen = range(spec.count) if indices is None else [int(j) for j in indices]
     outside = [j for j in chosen if not 0 <= j < spec.count]
-    _require(not outside, f"views {outside} are not among views 0 to {spec.count - 1}")
+    require(not outside, f"views {outside} are not among views 0 to {spec.count - 1}")
     size = preprocess.size
     if spec.generated:
         files = generated_files(spec, name)
@@ -332,22 +221,3 @@ def normalise_levels(pixels: torch.Tensor, preprocess: Preprocess) -> torch.Tens
         torch.tensor(v, device=pixels.device).view(shape) for v in (preprocess.mean, preprocess.std)
     )
     return shown.to(torch.float32, memory_format=torch.contiguous_format).div_(255).sub_(means).div_(stds)
-
-
-def _require(fine: bool, message: str) -> None:
-    if not fine:
-        raise ConfigError(message)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _floats(values: Any, count: int, message: str) -> tuple[float, ...]:
-    """Read numbers given as a tuple, or as a list from a config file."""
-    try:
-        floats = tuple(float(value) for value in values)
-    except (TypeError, ValueError):
-        raise ConfigError(f"{message}, not {values!r}") from None
-    _require(len(floats) == count and all(map(math.isfinite, floats)), f"{message}, not {values!r}")
-    return floats

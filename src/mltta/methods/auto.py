@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from mltta.images.geometry import cover
-from mltta.images.views import AnySpec, LocalSpec
+from mltta.images.specs import AnySpec, LocalSpec
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import Config, Rule, local_spec
 from mltta.model.encoded import Encoded

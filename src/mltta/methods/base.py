@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.images.views import AnySpec
+from mltta.images.specs import AnySpec
 from mltta.labels import LabelSet
 from mltta.methods.config import Config
 from mltta.methods.plugins import load_installed, method_in_file

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.images.views import AnySpec, LocalSpec
+from mltta.images.specs import AnySpec, LocalSpec
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import MOST_KEPT, Config, Rule, local_spec
 from mltta.model.encoded import Encoded

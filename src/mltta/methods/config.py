@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from mltta.errors import ConfigError
-from mltta.images.views import AnySpec, LocalSpec, ViewSpec
+from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
 from mltta.storage.reading import shown
 
 #: more than anybody looks at, or steps; what is beyond is a slip, and would take days or all memory

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import AnySpec, ViewSpec
+from mltta.images.specs import AnySpec, ViewSpec
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import MOST_VIEWS, Rule, TuningConfig
 from mltta.methods.tuning import tune_context

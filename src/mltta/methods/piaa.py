@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mltta.images.views import AnySpec, LocalSpec
+from mltta.images.specs import AnySpec, LocalSpec
 from mltta.methods.base import Emits, OnlineMethod, State, register
 from mltta.methods.config import MOST_KEPT, Config, Rule
 from mltta.methods.tda import empty_memory

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.images.views import AnySpec, ViewSpec
+from mltta.images.specs import AnySpec, ViewSpec
 from mltta.methods.base import OnlineMethod, Problem, State, register
 from mltta.methods.config import MOST_KEPT, MOST_VIEWS, Config, Rule
 from mltta.methods.experts import text_experts

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import ViewSpec
+from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import Config, Rule

@@ -21,7 +21,8 @@ from mltta.model.search import Search
 from mltta.model.text_tower import TextTower
 
 if TYPE_CHECKING:
-    from mltta.images.views import Preprocess, ViewSpec
+    from mltta.images.specs import ViewSpec
+    from mltta.images.views import Preprocess
 
 #: set it to none, all, or names of tricks separated by commas, for a whole process
 VARIABLE = "MLTTA_ACCELERATE"

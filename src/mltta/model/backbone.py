@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import AnySpec, LocalSpec, Preprocess
+from mltta.images.specs import AnySpec, LocalSpec
+from mltta.images.views import Preprocess
 from mltta.labels import LabelSet
 from mltta.model import vocabulary as vocabulary_
 from mltta.model import weights as weights_

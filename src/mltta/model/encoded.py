@@ -10,7 +10,8 @@ from PIL.Image import Image
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import AnySpec, LocalSpec, Preprocess, render_views
+from mltta.images.specs import AnySpec, LocalSpec
+from mltta.images.views import Preprocess, render_views
 
 
 class Look(Protocol):

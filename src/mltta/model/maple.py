@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.images.views import AnySpec, LocalSpec
+from mltta.images.specs import AnySpec, LocalSpec
 from mltta.labels import LabelSet
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded, Views

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mltta.errors import MlttaError
-from mltta.images.views import RENDERING, AnySpec, LocalSpec, ViewSpec
+from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
+from mltta.images.views import RENDERING
 from mltta.model.backbone import Backbone
 from mltta.storage import atomic
 from mltta.storage.folders import cache_folder

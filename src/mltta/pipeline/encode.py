@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from mltta.images.views import AnySpec, LocalSpec, ViewSpec
+from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
 from mltta.model.image_tower import CPU_CHUNK
 from mltta.model.threads import side_by_side

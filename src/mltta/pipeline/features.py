@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mltta.errors import ConfigError, ImageError
 from mltta.images.load import load_image
-from mltta.images.views import AnySpec
+from mltta.images.specs import AnySpec
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded, look_at, union
 from mltta.pipeline.ahead import in_order

@@ -16,15 +16,8 @@ from torch import Tensor
 from mltta.errors import ImageError
 from mltta.images.budget import open_file
 from mltta.images.load import image_id, load_image
-from mltta.images.views import (
-    AnySpec,
-    LocalSpec,
-    Preprocess,
-    ViewSpec,
-    generated_files,
-    render_local,
-    render_views,
-)
+from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
+from mltta.images.views import Preprocess, generated_files, render_local, render_views
 from mltta.pipeline.cache import NAME_BYTES, FeatureCache
 
 
