@@ -21,7 +21,7 @@ from safetensors.torch import save, save_file
 
 from mltta.captions.read import read_texts
 from mltta.captions.store import CaptionBase
-from mltta.cli.options import read_config
+from mltta.cli.settings import read_config
 from mltta.data.coco import load_coco
 from mltta.data.folder import load_folder
 from mltta.errors import MlttaError
