@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import lru_cache
 
 import torch
+
+from mltta.errors import ConfigError
 
 _here = threading.local()
 
@@ -38,6 +42,21 @@ def side_by_side() -> ThreadPoolExecutor:
     started.wait()
     torch.set_num_threads(n)  # what one thread sets, later threads begin with
     return pool
+
+
+@contextmanager
+def gradients_after_fork() -> Iterator[None]:
+    """Say what to do where torch cannot take gradients: in a fork of a process that compiled or used a GPU before."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "fork" not in str(error):
+            raise
+        raise ConfigError(
+            "this process was forked from one in which PyTorch had started threads for a GPU or its compiler, and "
+            "cannot take gradients: start processes with multiprocessing.get_context('spawn'), or take a method "
+            "that tunes nothing, such as auto"
+        ) from error
 
 
 def _forked() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from mltta.decision import Decision
 from mltta.errors import ImageError
 from mltta.methods.base import Method, OnlineMethod, State, TransductiveMethod, branch_probabilities
-from mltta.model.threads import side_by_side
+from mltta.model.threads import gradients_after_fork, side_by_side
 from mltta.pipeline.execution import Halving
 from mltta.pipeline.features import Features, Pipeline
 from mltta.pipeline.overlap import Later, Stopwatch
@@ -101,7 +101,8 @@ class Scorer:
             self._seen += [(replace(item, features={}), row) for item, row in zip(good, rows, strict=True)]
             failed = [(item, why) for item in photos if (why := self.error(item)) is not None]
             return Begun([item for item, _ in failed], [why for _, why in failed], watch)
-        answers = iter(self._answers(good))
+        with gradients_after_fork():
+            answers = iter(self._answers(good))
         watch.stop()
         return Begun(photos, [self.error(item) or next(answers) for item in photos], watch)
 
