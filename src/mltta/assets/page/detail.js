@@ -3,8 +3,8 @@ import { tag } from "./api.js";
 import { $, make } from "./elements.js";
 import { neighbour } from "./gallery.js";
 
-const LINES = 10, SURE_OF_CLIP = 3, REMEMBERED = 200;
-const plain = new Map();
+const LINES = 10, SURE_OF_CLIP = 3;
+const plain = new WeakMap();
 let photo = null, label = null, address = "", asked = null;
 
 export function open(next) {
@@ -12,10 +12,11 @@ export function open(next) {
   photo = next;
   URL.revokeObjectURL(address);
   address = URL.createObjectURL(photo.file);
-  $("large").hidden = false;
+  $("frame").hidden = false;
   $("unseen").hidden = true;
   $("large").onerror = () => {
-    $("large").hidden = $("heat").hidden = true;
+    $("frame").hidden = true;
+    point(null);
     $("unseen").hidden = false;
     $("unseen").textContent = `${photo.name.split("/").pop()}: the server read it, but a browser cannot show this kind of photo.`;
   };
@@ -26,7 +27,7 @@ export function open(next) {
   $("large").src = address;
   $("large").alt = photo.name;
   $("name").textContent = photo.name;
-  const { method, model, settings } = photo.asked, set = settings === "{}" ? "" : ` ${settings.replace(/[{}"]/g, "")}`;
+  const { method, model, settings } = photo.asked, set = settings === "{}" ? "" : ` (${settings.replace(/[{}"]/g, "").replaceAll(":", " ").replaceAll(",", ", ")})`;
   $("took").textContent = `${method}${set} with ${model}: ${(photo.result.ms / 1000).toFixed(2)} s`;
   $("legend").firstChild.textContent = method;
   $("before").disabled = !neighbour(photo, -1);
@@ -47,7 +48,6 @@ async function compare() {  // the same photo and labels with nothing adapted
     const answer = (await tag([own], { labels, model, method: "clip", settings: "{}" }, { signal: asked.signal })).images[0];
     if (answer.error) throw new Error(answer.error);
     plain.set(own, { key, scores: new Map(answer.labels.map((one) => [one.label, one.score])) });
-    if (plain.size > REMEMBERED) plain.delete(plain.keys().next().value);
     if (photo === own && $("photo").open) draw();
   } catch (error) {
     if (photo === own && error.name !== "AbortError") $("hint").textContent = `No bars of plain CLIP: ${error.message}`;
@@ -101,8 +101,8 @@ function point(name) {
   const canvas = $("heat");
   $("bars").querySelector(".captions")?.remove();
   $("bars").querySelector("[aria-pressed=true]")?.after(...spoken(photo.result.captions.get(label) || []));
-  canvas.hidden = label === null || $("large").hidden;
-  $("hint").textContent = !photo.result.present.size ? "None of the labels was found."
+  canvas.hidden = label === null;
+  $("hint").textContent = !photo.result.present.size ? "None of the labels was found." : $("frame").hidden ? ""
     : label !== null ? (photo.result.captions.has(label) ? "In quotes: captions that spoke for it, and how like the photo they are." : "") : photo.result.where.size ? "Choose a label to see where it is." : "This method does not tell where.";
   if (label === null) return;
   const { rows: height, columns: width, heat } = photo.result.where.get(label);
@@ -110,7 +110,11 @@ function point(name) {
   canvas.height = height;
   canvas.setAttribute("aria-label", `Where ${label} is on the photo`);
   const context = canvas.getContext("2d"), pixels = context.createImageData(width, height);
-  heat.forEach((level, place) => pixels.data.set(level > 127 ? [230, 70, 40, (level - 127) * 1.3] : [0, 0, 0, (127 - level) * 1.4], 4 * place));
+  const most = Math.max(1, ...heat);  // as in the gallery's pictures, the warmest place of each label is as warm
+  heat.forEach((own, place) => {
+    const level = 255 * (own / most) ** 0.7;
+    pixels.data.set(level > 127 ? [230, 70, 40, (level - 127) * 1.3] : [0, 0, 0, (127 - level) * 1.4], 4 * place);
+  });
   context.putImageData(pixels, 0, 0);
 }
 

@@ -99,7 +99,7 @@ function add(photo) {
   const { result, name } = photo, short = name.split("/").pop();
   const tile = make("button", { type: "button", className: result?.error ? "tile bad" : result ? "tile" : "tile waits", title: name });
   const image = make("img", { alt: "" });
-  const said = result?.error || [...(result?.present || [])].join(", ") || (result ? "None of the labels" : "");
+  const said = result?.error?.replace(`${name}: `, "") || [...(result?.present || [])].join(", ") || (result ? "None of the labels" : "");
   tile.append(image, make("span", { className: "file", textContent: short }), make("span", { className: "said", textContent: said }));
   tile.photo = photo;
   tile.result = result;

@@ -45,7 +45,8 @@ function due(settings) {
 
 function button() {
   const some = due(current()), again = photos.length > 0 && some.every((photo) => photo.result);
-  $("run").disabled = !ready || !photos.length || running !== null;
+  $("run").disabled = !ready || !photos.length;
+  $("run").setAttribute("aria-disabled", running !== null);  // it keeps the focus while photos are tagged
   $("run").textContent = !photos.length ? "Tag photos" : `Tag ${count(some.length, "photo")}${again ? " again" : ""}`;
   $("download").disabled = running !== null || !photos.some((photo) => photo.result);
   $("clear").hidden = !photos.length || running !== null;
@@ -87,6 +88,7 @@ async function run() {
   }
   clearTimeout(timer);
   running = null;
+  if (document.activeElement === $("stop")) $("run").focus();
   $("bar").hidden = true;
   gallery.filter();
   button();

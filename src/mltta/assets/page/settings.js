@@ -37,8 +37,8 @@ function setting(name, allowed) {
     const options = allowed.map((value) => option(JSON.stringify(value), String(value)));
     return [said, make("select", { id, name }, option("", "as usual"), ...options)];
   }
-  const range = `${allowed.least} to ${allowed.most}`;
-  return [said, make("input", { id, name, type: "number", min: allowed.least, max: allowed.most, step: 1, placeholder: `as usual; ${range}` })];
+  const usual = `${allowed.default ?? "as usual"} (${allowed.least} to ${allowed.most})`;
+  return [said, make("input", { id, name, type: "number", min: allowed.least, max: allowed.most, step: 1, placeholder: usual })];
 }
 
 function showLabels() {
