@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -107,6 +108,8 @@ def serve(
         place = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         typer.echo(f"open http://{shown}:{place}  (Ctrl-C ends it)", err=True)
+        for end in (signal.SIGINT, signal.SIGTERM):  # uvicorn sends itself once more what it has stopped for
+            signal.signal(end, lambda *_: None)
         server.run(sockets=[listening])
     finally:
         listening.close()
