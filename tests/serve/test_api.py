@@ -76,7 +76,7 @@ def test_where_and_captions_come_when_they_are_asked_for(client):
     (entry,) = client.tag([photo], "dog, train", where=True, captions=True)
     want = offline(labels="dog, train", where=True, explain=True)(photo)
     assert entry["present"] == list(entry["where"]) == list(entry["captions"]) == ["dog"]
-    heat = np.rint(255 * want.where["dog"]).astype(int)
+    heat = np.rint(255 * want.where["dog"] / want.where["dog"].max()).astype(int)
     assert entry["where"]["dog"] == {"rows": 16, "columns": 16, "heat": heat.ravel().tolist()}
     said = [caption["text"] for caption in entry["captions"]["dog"]]
     assert said == [text for text, _ in want.captions["dog"]]

@@ -39,7 +39,7 @@ def image_answer(name: str, found: Answered | ImageError, asked: TagCall) -> Ima
 
 
 def _heat(grid: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Heat:
-    values = np.rint(255 * grid.clip(0, 1)).astype(int)
+    values = np.rint(255 * grid / max(float(grid.max()), 1e-12)).astype(int)
     return Heat(rows=values.shape[0], columns=values.shape[1], heat=values.ravel().tolist())
 
 

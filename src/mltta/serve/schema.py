@@ -58,7 +58,7 @@ class Label(BaseModel):
 
 
 class Heat(BaseModel):
-    """How much each part of a photo speaks for a label: 0 to 255, row by row from the top left."""
+    """How much each part of a photo speaks for a label, row by row from the top left: 255 where it does so most."""
 
     rows: int
     columns: int
