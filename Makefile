@@ -14,6 +14,7 @@ demo: $(READY)
 	@rm -rf demo
 	$(BIN)/mltta tag examples/photos --labels examples/labels.txt --annotate demo --where demo/where
 	@echo "The same as pictures: demo/*.png; where each label was found: demo/where/*.png. By numbers: $(BIN)/python examples/worked_example.py"
+	@echo "In a browser: $(BIN)/python -m pip install -e '.[serve]' && $(BIN)/mltta serve, then open http://127.0.0.1:8000"
 
 check: lint
 	$(MAKE) -j 2 types quick

@@ -41,7 +41,8 @@ class Tags(list[dict[str, Any]]):
 
     ``present`` lists the labels the image shows; ``image`` is where it came from; ``error`` says why there
     are no tags, when there are none. ``where`` has, for a tagger that was asked to tell, by label present a grid
-    (16, 16) from 0 to 1: how much each part of the photo speaks for it.
+    (16, 16) from 0 to 1: how much each part of the photo speaks for it. ``captions`` has, for one that was asked to
+    explain, by label present the captions that spoke for it, each with its similarity to the photo.
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class Tags(list[dict[str, Any]]):
         image: str = "",
         error: str | None = None,
         where: Mapping[str, NDArray[np.float32]] | None = None,
+        captions: Mapping[str, Sequence[tuple[str, float]]] | None = None,
     ):
         super().__init__(items)
         self.present = list(present)
         self.image = image
         self.error = error
         self.where = dict(where or {})
+        self.captions = dict(captions or {})
 
     def top(self, k: int | None = None, threshold: float | None = None) -> list[dict[str, Any]]:
         """The k best labels, or those that score at least ``threshold``."""
@@ -90,6 +93,7 @@ class Tagger:
         seed: int = 0,
         execution: Execution | None = None,
         where: bool = False,
+        explain: bool = False,
         allow_urls: bool = False,
         **options: Any,
     ):
@@ -108,6 +112,7 @@ class Tagger:
         seed: chooses the random views, together with each image's content.
         execution: images at once, processes, compiling.
         where: also tell where in the photo the labels present were found, if the method can.
+        explain: also tell which captions spoke for the labels present.
         allow_urls: fetch images that are given as http:// or https:// addresses.
         options: fields of the method's config.
         """
@@ -162,7 +167,7 @@ class Tagger:
         self.decision = Decision(heard, backbone.logit_scale, presence)
         if where and type(self.method).where is Method.where:
             raise ConfigError(f"{method} cannot tell where a label was found: use auto")
-        self.where = where
+        self.where, self.explain = where, explain
         self._given = {
             "template": template and list(list_templates(template)),
             "descriptions": None if descriptions is None else load_descriptions(descriptions, self.labels),
@@ -196,7 +201,7 @@ class Tagger:
 
         Any iterable will do, a generator without an end too: it is asked for no more than is worked on soon.
         """
-        scorer = Scorer(self.method, self.decision, self.pipeline, where=self.where)
+        scorer = Scorer(self.method, self.decision, self.pipeline, where=self.where, explain=self.explain)
         photos = map(_photo, count(), images)
         behind = self.backbone.device.type != "cpu"
         for batch in overlapped(self.pipeline(photos), scorer.begin, scorer.finish, behind):
@@ -236,7 +241,8 @@ class Tagger:
         where = {}
         if scored.where is not None:
             where = {self.labels.names[i]: scored.where[i].numpy() for i in order if scored.present[i]}
-        return Tags(items, present=present, image=scored.photo.id, where=where)
+        captions = {self.labels.names[i]: said for i, said in scored.captions.items()}
+        return Tags(items, present=present, image=scored.photo.id, where=where, captions=captions)
 
 
 def _photo(index: int, source: Any) -> Photo:

@@ -39,12 +39,14 @@ class LabelledCaptions:
         mentions: Sequence[Sequence[int]],
         n_labels: int,
         search: Callable[[Tensor], Search] = Search,
+        texts: Sequence[str] = (),
     ):
         """Args:
         embeddings: (K, D) unit features.
         mentions: for each caption the labels it mentions, in order, repeats kept.
         n_labels: C.
         search: finds the nearest among unit vectors.
+        texts: what the captions say, where somebody may want to read it.
         """
         if len(mentions) != embeddings.shape[0] or not len(mentions):
             raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
@@ -52,6 +54,7 @@ class LabelledCaptions:
         self._find, self._search = search, search(self.embeddings)
         self.mentions = mentions
         self.n_labels = n_labels
+        self.texts = texts
         #: how many of them, at the end, are composed here and say nothing of which labels go together
         self.composed = 0
         device = embeddings.device
@@ -72,9 +75,9 @@ class LabelledCaptions:
         if len(rows) == len(self):
             return self
         at = torch.tensor(rows, device=self.embeddings.device)
-        return LabelledCaptions(
-            self.embeddings[at], [self.mentions[i] for i in rows], self.n_labels, self._find
-        )
+        texts = [self.texts[i] for i in rows] if self.texts else ()
+        mentions = [self.mentions[i] for i in rows]
+        return LabelledCaptions(self.embeddings[at], mentions, self.n_labels, self._find, texts)
 
     def nearest(self, features: Tensor, n: int) -> Tensor:
         """Indices (..., n) of the captions most similar to features (..., D), nearest first; exact."""
@@ -113,6 +116,18 @@ class LabelledCaptions:
         named[self._pairs[1]] = True
         return named
 
+    def speakers(self, feature: Tensor, label: int, n: int = 3) -> list[tuple[str, float]]:
+        """The captions nearest to a feature (D,) that name a label, and how near each is; nearest first."""
+        caption, named = self._pairs
+        rows = caption[named == label]
+        near = self.embeddings[rows] @ feature.to(self.embeddings)  # (naming it,)
+        found: dict[str, float] = {}
+        for row in near.argsort(descending=True, stable=True).tolist():
+            found.setdefault(self.texts[int(rows[row])], float(near[row]))
+            if len(found) == n:
+                break
+        return list(found.items())
+
     def multi_hot(self, caption: Tensor) -> Tensor:
         """Label sets (..., C) of captions (...) as zeros and ones."""
         members = self._members[caption].long()
@@ -146,15 +161,17 @@ def label_captions(
 
 def _label(labels: LabelSet, backbone: Backbone, base: CaptionBase, apart: bool) -> LabelledCaptions:
     mentions = label_matches(base.texts, labels, duplicates=True, apart=apart)
-    parts = [base.embeddings.float()]
+    parts, texts = [base.embeddings.float()], list(base.texts)
     named = {label for labels_of in mentions for label in labels_of}
     missing = [i for i in range(len(labels)) if i not in named]
     if missing and not apart:
         per_label = max(2, min(PER_LABEL, COMPOSED_AT_MOST // len(missing)))
         composed = compose_captions(labels, missing, per_label)
         mentions += [list(labels_of) for _, labels_of in composed]
-        parts.append(backbone.encode_texts([text for text, _ in composed]))
+        said = [text for text, _ in composed]
+        parts.append(backbone.encode_texts(said))
+        texts += said
     embeddings = torch.cat(parts).to(backbone.device)
-    made = LabelledCaptions(embeddings, mentions, len(labels), backbone.acceleration.search)
+    made = LabelledCaptions(embeddings, mentions, len(labels), backbone.acceleration.search, texts)
     made.composed = len(made) - len(base.texts)
     return made

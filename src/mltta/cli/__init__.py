@@ -13,7 +13,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mltta.cli import cache, captions, evaluate, keywords, lists, prompts, reproduce, tag
+from mltta.cli import cache, captions, evaluate, keywords, lists, prompts, reproduce, serve, tag
 from mltta.errors import MlttaError
 
 #: what a disk, a folder or a system may say, and no fault of ours
@@ -28,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("tag", help=tag.HELP)(tag.tag)
+app.command("serve", help=serve.HELP)(serve.serve)
 app.command("eval", help=evaluate.EVAL_HELP)(evaluate.eval_)
 app.command("compare", help=evaluate.COMPARE_HELP)(evaluate.compare)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)

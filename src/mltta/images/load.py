@@ -92,8 +92,22 @@ def image_id(source: Any) -> str:
     return digest.hexdigest()
 
 
+def image_size(source: bytes) -> tuple[int, int]:
+    """Width and height of an encoded image, by its header alone; one that would not be decoded is an ImageError."""
+    check_bytes(len(source), "image bytes")
+    with _open(io.BytesIO(source), len(source), "image bytes") as image:
+        return int(image.width), int(image.height)
+
+
 def _decode(file: IO[bytes], size: int, name: str, working: bool) -> Image.Image:
     """Read an encoded image, looking at its headers before any pixel."""
+    image = _open(file, size, name)
+    with _one_huge if image.width * image.height > _HUGE_PIXELS else nullcontext():
+        return _finish(image, name, working, own=True)
+
+
+def _open(file: IO[bytes], size: int, name: str) -> Image.Image:
+    """An encoded image whose headers were looked at, and no pixel."""
     head = file.read(12) if size else b""
     if not head:
         raise ImageError(f"{name}: the file is empty; copy or download it again")
@@ -115,8 +129,7 @@ def _decode(file: IO[bytes], size: int, name: str, working: bool) -> Image.Image
     except Exception:
         raise _damaged(name) from None
     check_header(image, file, name)
-    with _one_huge if image.width * image.height > _HUGE_PIXELS else nullcontext():
-        return _finish(image, name, working, own=True)
+    return image
 
 
 def _finish(image: Image.Image, name: str, working: bool, own: bool = False) -> Image.Image:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
+import socket
 import time
 import urllib.error
 import urllib.request
+from typing import Any
 
 from mltta.errors import ImageError
 
@@ -24,14 +27,19 @@ def is_url(source: object) -> bool:
     return isinstance(source, str) and source.lower().startswith(("http://", "https://"))
 
 
-def fetch(url: str) -> bytes:
-    """The bytes behind an address, or an ImageError that says why there are none."""
+def fetch(url: str, *, public: bool = False) -> bytes:
+    """The bytes behind an address, or an ImageError that says why there are none.
+
+    Args:
+        public: only from hosts that everybody can reach: of a server's own network nothing can be read through it.
+    """
     # no other handlers: a redirection leads to no file and no other protocol
     opener = urllib.request.OpenerDirector()
+    ways: list[Any] = [_PublicHTTP(), _PublicHTTPS()]
+    if not public:  # a proxy would look names up by itself
+        ways = [urllib.request.ProxyHandler(), urllib.request.HTTPHandler(), urllib.request.HTTPSHandler()]
     for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
+        *ways,
         urllib.request.HTTPRedirectHandler(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
@@ -68,3 +76,51 @@ def fetch(url: str) -> bytes:
 
 def _too_large(url: str) -> ImageError:
     return ImageError(f"{url}: more than {MOST_BYTES:,} bytes; download it and make it smaller first")
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is one that everybody can reach, also where it wraps one of another kind.
+
+    Example:
+        >>> is_public("93.184.215.14"), is_public("10.0.0.1"), is_public("::ffff:127.0.0.1")
+        (True, False, False)
+    """
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour or (found.teredo and found.teredo[1])
+        if not inner and (found in _NAT64 or found in _COMPATIBLE):
+            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if inner and not is_public(str(inner)):
+            return False
+    return found.is_global and not found.is_multicast
+
+
+_NAT64, _COMPATIBLE = ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96")
+
+
+def _connect_public(place: tuple[str, int], timeout: float, source: Any = None) -> socket.socket:
+    """Look a name up once, refuse it if any of its addresses is not public, and connect to what was looked up."""
+    found = [own[4] for own in socket.getaddrinfo(*place, type=socket.SOCK_STREAM)]
+    if not found or not all(is_public(str(own[0])) for own in found):
+        raise OSError("this host is not on the public internet")
+    return socket.create_connection((str(found[0][0]), place[1]), timeout, source)
+
+
+class _PublicConnection(http.client.HTTPConnection):
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._create_connection = _connect_public
+
+
+class _PublicTLS(_PublicConnection, http.client.HTTPSConnection):
+    """The same, and the certificate is checked against the name."""
+
+
+class _PublicHTTP(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_PublicConnection, req)
+
+
+class _PublicHTTPS(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_PublicTLS, req)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
@@ -34,6 +34,8 @@ class Scored:
     ms: float = 0.0
     error: str | None = None
     where: Tensor | None = None  # (C, H, W) where each label was found, if that was asked for
+    #: by label present, the captions that spoke for it and how near they are, if that was asked for
+    captions: Mapping[int, Sequence[tuple[str, float]]] = field(default_factory=dict)
 
 
 #: branches, score and presence of some photos (B, branches + 2, C) and the row of one, or why there are none
@@ -59,12 +61,14 @@ class Scorer:
         pipeline: Pipeline,
         state: State | None = None,
         where: bool = False,
+        explain: bool = False,
     ):
         """Args:
         state: what an online method remembers from before; by default nothing.
         where: ask the method where labels were found, too.
+        explain: ask which captions spoke for the labels present, too.
         """
-        self.where = where
+        self.where, self.explain = where, explain
         self.method, self.decision, self.pipeline = method, decision, pipeline
         self.state = state
         if isinstance(method, OnlineMethod) and state is None:
@@ -191,5 +195,19 @@ class Scorer:
             return Scored(item.photo, error=f"{item.photo.id}: its scores are not numbers, so it has none")
         where = self.method.where(self.pipeline.encoded([item])) if self.where else None
         return Scored(
-            item.photo, branches, score, present, ms, where=None if where is None else where[0].cpu()
+            item.photo,
+            branches,
+            score,
+            present,
+            ms,
+            where=None if where is None else where[0].cpu(),
+            captions=self._speakers(item, present) if self.explain else {},
         )
+
+    def _speakers(self, item: Features, present: Tensor) -> dict[int, list[tuple[str, float]]]:
+        """By label present, the captions that name it and are nearest to the photo as a whole."""
+        heard = self.decision.captions or self.method.problem.captions
+        if heard is None:
+            return {}
+        whole = self.pipeline.encoded([item]).features(self.method.needs[0])[0, 0]
+        return {label: heard.speakers(whole, label) for label in present.nonzero()[:, 0].tolist()}

@@ -1,0 +1,162 @@
+"""A client of the API, for programs on this machine or another."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from mltta.errors import MlttaError
+
+Image = str | Path | bytes
+
+
+class ServerError(MlttaError):
+    """What the server answered, or that it does not."""
+
+    def __init__(self, message: str, status: int | None = None):
+        super().__init__(message)
+        #: of HTTP; None where there was no answer
+        self.status = status
+
+
+class Client:
+    """Tags images by a server.
+
+    >>> with Client("http://127.0.0.1:8000") as client:                  # doctest: +SKIP
+    ...     client.tag(["photo.jpg"], labels=["dog", "cat"])[0]["present"]
+    ['dog']
+
+    A call that meets a full server, or one that is being restarted, is made again: tagging changes nothing there.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        *,
+        token: str | None = None,
+        retries: int = 8,
+        timeout: float = 180.0,
+    ):
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
+        self._retries = retries
+
+    def tag(
+        self,
+        images: Sequence[Image],
+        labels: Sequence[str] | str | None = None,
+        *,
+        model: str | None = None,
+        method: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        top_k: int | None = None,
+        threshold: float | None = None,
+        all: bool = False,
+        where: bool = False,
+        captions: bool = False,
+    ) -> list[dict[str, Any]]:
+        """One entry an image, in their order, as `POST /v1/tag` has them; one that cannot be read has an "error"."""
+        import json
+
+        given = {
+            "labels": labels if labels is None or isinstance(labels, str) else "\n".join(labels),
+            "model": model,
+            "method": method,
+            "settings": json.dumps(dict(settings)) if settings else None,
+            "top_k": top_k,
+            "threshold": threshold,
+            **{name: "true" for name, on in (("all", all), ("where", where), ("captions", captions)) if on},
+        }
+        data = {name: str(value) for name, value in given.items() if value is not None}
+        files = [("images", _file(place, image)) for place, image in enumerate(images, start=1)]
+        answer = self._ask("POST", "/v1/tag", data=data, files=files)
+        found: list[dict[str, Any]] = answer.json()["images"]
+        return found
+
+    def models(self) -> list[dict[str, Any]]:
+        """The models that the server has."""
+        found: list[dict[str, Any]] = self._ask("GET", "/v1/models").json()["models"]
+        return found
+
+    def methods(self) -> list[dict[str, Any]]:
+        """The methods that it offers, and what can be set of them."""
+        found: list[dict[str, Any]] = self._ask("GET", "/v1/methods").json()["methods"]
+        return found
+
+    def labels(self, name: str | None = None) -> list[str]:
+        """The names of its label sets, or the labels of one."""
+        if name is None:
+            return [one["name"] for one in self._ask("GET", "/v1/labels").json()["sets"]]
+        found: list[str] = self._ask("GET", f"/v1/labels/{name}").json()["labels"]
+        return found
+
+    def ready(self) -> bool:
+        """Whether the server takes calls now."""
+        try:
+            return self._http.get("/ready").status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, verb: str, path: str, **content: Any) -> httpx.Response:
+        last = ServerError("the server was not asked")
+        for pause in _pauses(self._retries):
+            try:
+                answer = self._http.request(verb, path, **content)
+            except httpx.TransportError as error:
+                last = ServerError(f"{self._http.base_url}: no answer: {error or type(error).__name__}")
+            else:
+                if answer.is_success:
+                    return answer
+                last = ServerError(_said(answer), answer.status_code)
+                if answer.status_code not in (429, 503):
+                    raise last
+                pause = max(pause, _asked(answer)) if pause is not None else None
+            if pause is not None:
+                time.sleep(pause)
+        raise last
+
+
+def _pauses(retries: int) -> Iterator[float | None]:
+    """Seconds to wait after each try, longer each time and never the same for two clients; None after the last."""
+    for number in range(retries):
+        yield min(8.0, 0.25 * 2**number) * random.uniform(0.5, 1.0)
+    yield None
+
+
+def _asked(answer: httpx.Response) -> float:
+    said = answer.headers.get("retry-after", "")
+    return min(30.0, float(said)) if said.isdecimal() else 0.0
+
+
+def _said(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"{answer.status_code} {answer.reason_phrase}"
+
+
+def _file(place: int, image: Image) -> tuple[str, bytes]:
+    if isinstance(image, bytes):
+        return f"image {place}", image
+    path = Path(image)
+    try:
+        return path.name, path.read_bytes()
+    except OSError as error:
+        raise MlttaError(f"{path}: cannot be read: {error.strerror}") from None

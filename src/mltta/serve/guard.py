@@ -1,0 +1,201 @@
+"""What stands before every call: who may ask, from where, how much and how slowly; and what is noted of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import Collection
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mltta.serve.calls import Refused
+from mltta.serve.limits import Limits
+from mltta.serve.metrics import Metrics
+
+log = logging.getLogger("mltta.serve")
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+#: bytes of a refused call that are still read, so that its sender hears the answer
+_HEARD_OUT = 8 << 20
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        metrics: Metrics,
+        *,
+        token: str | None,
+        hosts: Collection[str] | None,
+    ):
+        """Args:
+        token: what a call has to show; None asks for nothing.
+        hosts: the names by which the server may be called, so that no other site can lead a browser here; None: any.
+        """
+        self.app, self.limits, self.metrics = app, limits, metrics
+        self._token = None if token is None else token.encode()
+        self._hosts = None if hosts is None else {host.lower() for host in hosts}
+        self._calls = self._bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, headers = time.perf_counter(), Headers(scope=scope)
+        status = 500
+        body = scope["mltta.body"] = Body(self, receive, self.limits)
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                out = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    out.setdefault(name, value)
+            await send(message)
+
+        heavy = scope["method"] not in ("GET", "HEAD", "OPTIONS")
+        self._calls += heavy
+        self.metrics.in_flight.set(self._calls)
+        try:
+            try:
+                self._check(scope["path"], headers, heavy)
+                await self.app(scope, body, answer)
+            except Refused as refused:
+                body.refused = True
+                await refuse(refused, answer, body)
+        finally:
+            self._calls -= heavy
+            body.release()
+            self.metrics.in_flight.set(self._calls)
+            route = getattr(scope.get("route"), "path", "other")
+            seconds = time.perf_counter() - start
+            self.metrics.calls.labels(route, status).inc()
+            self.metrics.seconds.labels(route).observe(seconds)
+            # neither a query, which may hold anything, nor a header, which may hold the token
+            log.info("%s %s %d %.0f ms", scope["method"], _printable(scope["path"]), status, 1000 * seconds)
+
+    def _check(self, path: str, headers: Headers, heavy: bool) -> None:
+        host = headers.get("host", "").lower()
+        name = host if host in LOOPBACK else host.rpartition(":")[0] or host
+        if self._hosts is not None and name not in self._hosts:
+            raise Refused(403, "this server does not go by that name; --allow-host lets it")
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise Refused(403, "another site asks for this; open the page itself")
+        if self._token is not None and (path.startswith("/v1/") or path in ("/metrics", "/openapi.json")):
+            kind, _, given = headers.get("authorization", "").partition(" ")
+            if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
+                raise Refused(
+                    401,
+                    "this server asks for a token: Authorization: Bearer …",
+                    {"www-authenticate": "Bearer"},
+                )
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > self.limits.body_bytes:
+            raise Refused(
+                413, f"the call has more than {self.limits.body_bytes:,} bytes; send fewer images at once"
+            )
+        if heavy and self._calls > self.limits.calls:
+            raise self.full()
+
+    def take(self, count: int) -> None:
+        """Reckon with so many bytes more in memory."""
+        self._bytes += count
+        if self._bytes > self.limits.bytes_in_flight:
+            raise self.full()
+
+    def give(self, count: int) -> None:
+        self._bytes -= count
+
+    def full(self) -> Refused:
+        return Refused(
+            429, "the server has all the calls that it can take; try again in a moment", {"retry-after": "1"}
+        )
+
+
+class Body:
+    """What a client sends, read within its time and its bytes."""
+
+    def __init__(self, guard: Guard, receive: Receive, limits: Limits):
+        self._guard, self._receive, self._limits = guard, receive, limits
+        self._end = time.monotonic() + limits.body_seconds
+        self._taken = 0
+        self.refused = self.done = False
+
+    async def __call__(self) -> Message:
+        if self.done:  # all is there; whoever asks now waits for the client to leave
+            return await self._receive()
+        left = max(0.0, self._end - time.monotonic())
+        try:
+            message = await asyncio.wait_for(self._receive(), left)
+        except asyncio.TimeoutError:
+            raise Refused(
+                408, f"the call took longer than {self._limits.body_seconds} seconds to come"
+            ) from None
+        if message["type"] == "http.request":
+            count = len(message.get("body", b""))
+            self.done = not message.get("more_body", False)
+            if not self.refused:
+                self._taken += count
+                self._guard.take(count)
+                if self._taken > self._limits.body_bytes:
+                    raise Refused(
+                        413, f"the call has more than {self._limits.body_bytes:,} bytes; send fewer at once"
+                    )
+        else:
+            self.done = True
+        return message
+
+    async def hear_out(self) -> None:
+        """Read on for a while and keep nothing: a client that still sends would not hear the answer."""
+        heard = 0
+        while not self.done and heard < _HEARD_OUT:
+            try:
+                message = await self()
+            except Refused:
+                return
+            heard += len(message.get("body", b""))
+
+    def release(self) -> None:
+        self._guard.give(self._taken)
+        self._taken = 0
+
+
+async def refuse(refused: Refused, send: Send, body: Body | None = None) -> None:
+    """Answer with a sentence."""
+    if body is not None:
+        body.release()
+        await body.hear_out()
+    content = json.dumps({"error": refused.message}).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(content)), **refused.headers}
+    if body is not None and not body.done:
+        headers["connection"] = "close"
+    await send(
+        {
+            "type": "http.response.start",
+            "status": refused.status,
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+    )
+    await send({"type": "http.response.body", "body": content})
+
+
+def _printable(path: str) -> str:
+    return path[:200].encode("ascii", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")

@@ -1,0 +1,212 @@
+"""The API answers as the tagger does, and says in a sentence what it will not do."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import io
+import json
+import re
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import numpy as np
+import pytest
+
+from mltta import Tagger
+from mltta.report.keywords.xmp import Packet
+from mltta.report.lines import csv_lines
+from mltta.report.records import to_record
+from mltta.serve.client import Client, ServerError
+from mltta.serve.limits import Limits
+from tests.serve.running import PHOTOS, mini, serving
+
+LABELS = ["person", "dog", "train", "boat | ship", "flower"]
+
+
+def offline(method: str = "auto", labels=LABELS, **options) -> Tagger:
+    return Tagger(mini(), labels, method, **options)
+
+
+def test_a_form_is_answered_to_the_bit_as_the_tagger_answers(client):
+    tagger = offline()
+    for entry, photo in zip(client.tag(PHOTOS[:3], LABELS), PHOTOS, strict=False):
+        want = tagger(photo)
+        assert entry["image"] == photo.name
+        assert entry["present"] == want.present
+        assert entry["labels"] == to_record(want)["labels"]
+
+
+def test_json_is_answered_as_a_form_is(client, url):
+    image = {"name": "a.jpg", "data": base64.b64encode(PHOTOS[0].read_bytes()).decode()}
+    call = {"images": [image], "labels": LABELS, "method": "clip", "all": True}
+    answer = httpx.post(f"{url}/v1/tag", json=call).json()
+    assert (answer["model"], answer["method"], answer["labels"]) == ("mini", "clip", 5)
+    assert answer["images"][0]["labels"] == list(offline("clip")(PHOTOS[0]))
+    (form,) = client.tag([PHOTOS[0]], LABELS, method="clip", all=True)
+    assert form["labels"] == answer["images"][0]["labels"]
+
+
+def test_many_calls_at_once_are_answered_each_with_its_own(url):
+    tagger = {method: offline(method) for method in ("auto", "clip")}
+
+    def ask(number: int) -> bool:
+        method, photo = ("auto", "clip")[number % 2], PHOTOS[number % len(PHOTOS)]
+        with Client(url) as client:
+            (entry,) = client.tag([photo], LABELS, method=method)
+        return bool(entry["labels"] == to_record(tagger[method](photo))["labels"])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(10)))
+
+
+def test_an_online_method_remembers_within_a_call_and_not_between_calls(client):
+    want = [to_record(tags)["labels"] for tags in offline("tda").stream(PHOTOS[:3])]
+    for _ in range(2):
+        assert [entry["labels"] for entry in client.tag(PHOTOS[:3], LABELS, method="tda")] == want
+
+
+def test_where_and_captions_come_when_they_are_asked_for(client):
+    photo = next(photo for photo in PHOTOS if photo.stem == "dogs")
+    (plain,) = client.tag([photo], "dog, train")
+    assert not {"where", "captions"} & set(plain)
+    (entry,) = client.tag([photo], "dog, train", where=True, captions=True)
+    want = offline(labels="dog, train", where=True, explain=True)(photo)
+    assert entry["present"] == list(entry["where"]) == list(entry["captions"]) == ["dog"]
+    heat = np.rint(255 * want.where["dog"] / want.where["dog"].max()).astype(int)
+    assert entry["where"]["dog"] == {"rows": 16, "columns": 16, "heat": heat.ravel().tolist()}
+    said = [caption["text"] for caption in entry["captions"]["dog"]]
+    assert said == [text for text, _ in want.captions["dog"]]
+    assert len(said) == 3
+    assert all(re.search(r"dog|pupp|canine|hound", text.lower()) for text in said)
+
+
+def test_labels_may_be_lines_commas_or_the_name_of_a_set(client):
+    for given in ("person\ndog, train", ["person", "dog", "train"]):
+        (entry,) = client.tag([PHOTOS[0]], given, all=True)
+        assert sorted(item["label"] for item in entry["labels"]) == ["dog", "person", "train"]
+    (entry,) = client.tag([PHOTOS[0]], "coco", all=True)
+    assert len(entry["labels"]) == 80
+    assert client.labels("voc")[:2] == ["aeroplane", "bicycle"]
+
+
+def test_top_k_and_threshold_say_what_is_shown(client):
+    (entry,) = client.tag([PHOTOS[0]], LABELS, top_k=2)
+    assert len(entry["labels"]) == 2
+    (entry,) = client.tag([PHOTOS[0]], LABELS, threshold=1.0)
+    assert entry["labels"] == []
+
+
+def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
+    broken, fine = client.tag([PHOTOS[0].read_bytes()[:900], PHOTOS[0]], LABELS)
+    assert broken["error"].startswith("image 1: damaged or incomplete")
+    assert fine["labels"] == to_record(offline()(PHOTOS[0]))["labels"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "said"),
+    [
+        ({"method": "nonsense"}, 422, "no method 'nonsense' here; there is auto"),
+        ({"model": "ViT-L-14"}, 422, "no model 'ViT-L-14' here; there is mini"),
+        ({"settings": {"effort": "huge"}}, 422, "effort: choose from best, fast"),
+        ({"method": "ml-tta", "settings": {"views": 4000}}, 422, "views: give a whole number from 1 to 128"),
+        ({"settings": {"slope": 3}}, 422, "'slope' cannot be set here; of auto a call can set effort"),
+        ({"method": "clip", "where": True}, 422, "clip cannot tell where a label was found; ask auto"),
+        ({"labels": ["dog"] * 1001}, 422, "1,001 labels and synonyms are too many"),
+        ({"labels": ["d" * 201]}, 422, "has 201 characters, and the limit is 200"),
+        ({"labels": " , "}, 422, "is empty"),
+        ({"labels": ["a\0b"]}, 422, "letters that nobody can read"),
+        ({"top_k": 0}, 422, "top_k: Input should be greater than or equal to 1"),
+    ],
+)
+def test_what_is_not_offered_is_refused_with_a_sentence(client, asked, status, said):
+    with pytest.raises(ServerError) as caught:
+        client.tag([PHOTOS[0]], **asked)
+    assert caught.value.status == status
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "status", "said"),
+    [
+        ("text/plain", b"hello", 415, "multipart/form-data"),
+        ("application/json", b"{", 422, "the body: Invalid JSON"),
+        ("application/json", b'{"images": []}', 422, "images: List should have at least 1 item"),
+        ("application/json", b'{"images": [{}]}', 422, "image 1: give either data or url"),
+        (
+            "application/json",
+            b'{"images": [{"url": "http://127.0.0.1/"}]}',
+            422,
+            "fetches nothing from addresses",
+        ),
+        ("application/json", b'{"images": [{"data": ""}], "lables": []}', 422, "lables: Extra inputs"),
+        ("application/json", b"[" * 100_000, 422, "the body"),
+        ("multipart/form-data", b"x", 400, "not a form"),
+        ("multipart/form-data; boundary=x", b"--x--\r\n", 422, "images: send at least one file"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused_with_a_sentence(url, kind, content, status, said):
+    answer = httpx.post(f"{url}/v1/tag", content=content, headers={"content-type": kind})
+    assert (answer.status_code, said in answer.json()["error"]) == (status, True), answer.text
+
+
+def test_what_a_server_has_can_be_asked(client, url):
+    assert client.models() == [{"name": "mini", "default": True, "image_size": mini().preprocess.size}]
+    assert [(one["name"], one["where"], one["online"]) for one in client.methods()][:2] == [
+        ("auto", True, False),
+        ("clip", False, False),
+    ]
+    assert {"voc", "coco", "everyday", "nuswide"} <= set(client.labels())
+    assert client.ready()
+    assert httpx.get(f"{url}/health").json() == {"status": "ok"}
+    assert 'mltta_calls_total{route="/v1/models",status="200"}' in httpx.get(f"{url}/metrics").text
+    assert httpx.get(f"{url}/nothing").json()["error"].startswith("there is nothing here")
+
+
+def test_answers_are_written_as_the_command_line_writes_them(client, url):
+    entries = client.tag([*PHOTOS[:2], b"no image"], LABELS)
+    answer = httpx.post(f"{url}/v1/export", json={"format": "csv", "images": entries})
+    tagger = offline()
+    records = [{**to_record(tagger(photo)), "image": photo.name} for photo in PHOTOS[:2]]
+    want = "".join(csv_lines().pieces([*records, {"image": "image 3", "error": entries[2]["error"]}]))
+    assert answer.text == want
+    assert next(csv.reader(io.StringIO(answer.text))) == ["image", "label", "score", "present", "error"]
+    read = json.loads(httpx.post(f"{url}/v1/export", json={"format": "json", "images": entries}).text)
+    assert [one.get("present") for one in read] == [one.get("present") for one in entries]
+
+
+def test_sidecars_come_in_a_zip_that_leads_nowhere_else(url):
+    entries = [
+        {"image": "../../etc/passwd", "present": ["dog", "a\x00<b>"], "labels": []},
+        {"image": "C:\\photos\\a.jpg", "present": ["dog"], "labels": []},
+        {"image": "empty.jpg", "present": [], "labels": []},
+    ]
+    answer = httpx.post(f"{url}/v1/export", json={"format": "xmp", "images": entries})
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.namelist() == ["etc/passwd.xmp", "C_/photos/a.jpg.xmp"]
+        assert Packet(archive.read("etc/passwd.xmp"), "x").subjects == ["dog", "a_<b>"]
+
+
+def test_label_lists_are_kept_up_to_a_bound_and_answers_stay_the_same():
+    with serving(("clip",), limits=Limits(label_lists=2)) as url, Client(url) as client:
+        first = client.tag([PHOTOS[0]], ["dog", "person"])
+        for number in range(4):
+            client.tag([PHOTOS[0]], ["dog", f"thing {number}"])
+        figures = httpx.get(f"{url}/metrics").text.splitlines()
+        assert "mltta_label_lists 2.0" in figures
+        again = client.tag([PHOTOS[0]], ["dog", "person"])
+    assert [{**one, "ms": 0} for one in first] == [{**one, "ms": 0} for one in again]
+
+
+def test_an_answer_that_takes_too_long_is_given_up_and_the_next_call_is_served():
+    with serving(("ml-tta", "clip"), limits=Limits(seconds=1)) as url, Client(url, retries=0) as client:
+        with pytest.raises(ServerError, match="no answer within 1 seconds"):
+            client.tag(PHOTOS, LABELS, method="ml-tta", settings={"views": 16, "steps": 8})
+        end, found = time.monotonic() + 60, []
+        while not found and time.monotonic() < end:
+            with contextlib.suppress(ServerError):  # photos that were begun are finished first
+                found = client.tag([PHOTOS[0]], LABELS, method="clip")
+        assert "labels" in found[0]
