@@ -1,19 +1,12 @@
-"""A visitor: the real server in a process of its own, and Debian's Chromium that is driven through its page."""
+"""A visitor: Chromium, driven through the page of a real server."""
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import subprocess
-import sys
-import tempfile
-import time
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -48,36 +41,6 @@ def missing() -> str:
 
 
 @contextmanager
-def serving(**variables: str) -> Iterator[str]:
-    """`mltta serve` on a free port, from when it is ready until the end of the block."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
-    with tempfile.TemporaryFile("w+") as said:
-        command = [sys.executable, "-m", "mltta", "serve", "--port", "0", "--quiet"]
-        server = subprocess.Popen(command, env=environment, stderr=said)
-        try:
-            yield wait_until_ready(server, said)
-        finally:
-            server.terminate()
-            try:
-                server.wait(15)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                raise
-
-
-def wait_until_ready(server: subprocess.Popen[bytes], said: IO[str], seconds: float = 60) -> str:
-    """The address that the server says, once it answers there."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and server.poll() is None:
-        text = os.pread(said.fileno(), 10_000, 0).decode()
-        if address := re.search(r"http://\S+", text):
-            with suppress(OSError), urllib.request.urlopen(f"{address[0]}/ready", timeout=5):
-                return address[0]
-        time.sleep(0.1)
-    raise AssertionError(f"mltta serve did not come up: {os.pread(said.fileno(), 10_000, 0).decode()}")
-
-
-@contextmanager
 def chromium() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
@@ -96,7 +59,7 @@ class Visit:
         if token:
             self.context.add_init_script(f"sessionStorage.setItem('token', '{token}')")
         self.page = self.context.new_page()
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(60_000)
         self.page.on(
             "console", lambda said: self.complaints.append(said.text) if said.type == "error" else None
         )

@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 
 import mltta
-from tests.serve.browser import PHOTOS, TOKEN, Visit, chromium, missing, serving
+from tests.serve.browser import PHOTOS, TOKEN, Visit, chromium, missing
+from tests.serve.running import serving
 
 PAGE = Path(mltta.__file__).parent / "assets" / "page"
 LABELS = "cat | kitty\ncoffee\ncup\ndog, tree, train"
@@ -29,7 +30,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 def server() -> Iterator[str]:
     if why := missing():
         pytest.skip(why)
-    with serving(MLTTA_TOKEN=TOKEN) as url:
+    with serving(token=TOKEN) as url:
         yield url
 
 
