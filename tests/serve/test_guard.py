@@ -83,6 +83,7 @@ def test_another_name_or_another_site_is_turned_away(url):
     for headers in ({"host": "evil.example"}, {"host": "evil.example:80"}, {"sec-fetch-site": "cross-site"}):
         answer = httpx.get(f"{url}/v1/models", headers=headers)
         assert answer.status_code == 403, headers
+    assert httpx.get(f"{url}/", headers={"sec-fetch-site": "cross-site"}).status_code == 200
     for headers in ({"host": "localhost:99"}, {"host": "[::1]"}, {"sec-fetch-site": "same-origin"}):
         assert httpx.get(f"{url}/v1/models", headers=headers).status_code == 200
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
@@ -45,7 +46,8 @@ async def read_call(request: Request, limits: Limits) -> Call:
     if kind == "multipart/form-data":
         return await _from_form(request, limits)
     if kind == "application/json":
-        return _from_json(await request.body(), limits)
+        # reading much of it, and headers that lie, would keep all others waiting
+        return await asyncio.to_thread(_from_json, await request.body(), limits)
     raise Refused(415, "send multipart/form-data with the fields images and labels, or application/json")
 
 
@@ -134,7 +136,7 @@ async def _of_form(form: FormData, limits: Limits) -> Call:
         if content.get(name) == "":  # a form sends what was left empty, too
             del content[name]
     asked = checked(TagCall, {"images": [{} for _ in images], **content})
-    return _call(asked, names, images, limits)
+    return await asyncio.to_thread(_call, asked, names, images, limits)
 
 
 def _check_count(count: int, limits: Limits) -> None:

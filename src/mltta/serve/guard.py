@@ -97,7 +97,8 @@ class Guard:
         name = host if host in LOOPBACK else host.rpartition(":")[0] or host
         if self._hosts is not None and name not in self._hosts:
             raise Refused(403, "this server does not go by that name; --allow-host lets it")
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        # a link on another site may open the page, but no other site may make calls
+        if path != "/" and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refused(403, "another site asks for this; open the page itself")
         if self._token is not None and (path.startswith("/v1/") or path in ("/metrics", "/openapi.json")):
             kind, _, given = headers.get("authorization", "").partition(" ")
