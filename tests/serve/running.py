@@ -31,7 +31,10 @@ def mini() -> Backbone:
 
 @contextmanager
 def serving(
-    methods: tuple[str, ...] = ("auto", "clip", "tpt", "ml-tta", "tda"), *, limits: Limits | None = None, **options
+    methods: tuple[str, ...] = ("auto", "clip", "tpt", "ml-tta", "tda"),
+    *,
+    limits: Limits | None = None,
+    **options,
 ) -> Iterator[str]:
     """The address of a server with the embedded model."""
     offer = Offer({"mini": mini()}, methods, {}, limits or Limits(), default_labels="voc")
