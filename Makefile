@@ -29,8 +29,9 @@ types: $(READY_DEV)
 quick: $(READY_DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(QUICK)
 
+# two workers with one thread each: more threads than cores wait for each other, and the suite takes twice as long
 test: lint types
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 fuzz: $(READY_DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes 10 --seed 0
