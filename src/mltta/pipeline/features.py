@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -81,7 +82,14 @@ class Pipeline:
         self.counts = Counts()
         self._caches = [] if cache is None else [cache(spec) for spec in self.specs]
         self._fetch = fetch or _itself
-        self._at_once = Halving(self.execution.images_at_once(backbone))
+
+    @cached_property
+    def _at_once(self) -> Halving:
+        return Halving(self.execution.images_at_once(self.backbone))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Where it is sent, it chooses again how many photos fit at once."""
+        return {name: value for name, value in self.__dict__.items() if name != "_at_once"}
 
     def __call__(self, keys: Iterable[Any]) -> Iterator[list[Features]]:
         """Batches of photos, in their order; the next are prepared while one is worked on.
