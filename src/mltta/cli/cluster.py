@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from mltta.distributed.cluster import Size
     from mltta.distributed.plan import Plan
     from mltta.distributed.worker import Told
+    from mltta.evaluation.measure import Spread
     from mltta.tagger import Tagger
 
 CLUSTER = "Cluster"
@@ -138,6 +140,18 @@ def tag_on_ray(
     )
     closing.tell(str(output), quiet)
     return closing.code
+
+
+@contextmanager
+def spread_by(address: str | None, workers: int | None, threads: int | None) -> Iterator[Spread | None]:
+    """What has a cluster measure images, where one was asked for."""
+    if address is None:
+        yield None
+        return
+    from mltta.distributed import Size, measuring
+
+    with measuring(None if address == ANY else address, Size(workers, threads)) as spread:
+        yield spread
 
 
 def _address(output: Path) -> str:

@@ -128,4 +128,4 @@ def _row(shard: Shard, part: Part | None) -> str:
 
 def _told(said: str) -> Told:
     held = json.loads(said)
-    return Told(**{**held, "part": Part(**held["part"])})
+    return Told(**{**held, "part": Part(**held["part"]), "worker": tuple(held["worker"])})

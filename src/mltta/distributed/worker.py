@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -32,6 +34,8 @@ class Told:
     before: bool = False
     labels: dict[str, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
+    #: the machine, and the process on it
+    worker: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
 
 
 class Worker:

@@ -47,6 +47,14 @@ class Counts:
     failed: int = 0
     encode_seconds: float = 0.0
 
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.encoded + other.encoded,
+            self.cached + other.cached,
+            self.failed + other.failed,
+            self.encode_seconds + other.encode_seconds,
+        )
+
 
 @dataclass(frozen=True)
 class _Launched:
