@@ -88,7 +88,7 @@ def wait_until(ready, process: subprocess.Popen[bytes], seconds: float = 900) ->
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks for processes in /proc")
 def test_five_hundred_photos_are_the_same_table_whatever_was_killed(tmp_path):
     photos, count = make_distinct(tmp_path / "photos", 500), 500
-    words = [photos, "-l", "coco", "--threshold", "0.05"]
+    words = [photos, "-l", "coco", "--set", "effort=fast", "--threshold", "0.05"]
     done(*words, "-o", tmp_path / "plain.csv")
     want = (tmp_path / "plain.csv").read_bytes()
     ray = [*words, "--ray", "local", "--ray-workers", 2]

@@ -15,7 +15,7 @@ from mltta.distributed.plan import make_plan, names_of
 from mltta.distributed.sources import Listing, Name
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.find import find_images
-from mltta.report.partitions import Partitions
+from mltta.report.partitions import Partitions, is_partitions
 from mltta.storage.filesystems import Folder
 from tests.distributed.scene import in_this_process, local, make_photos
 from tests.safety.world import photo
@@ -192,6 +192,8 @@ def test_photos_in_s3_give_partitions_in_s3_with_the_scores_of_files(bucket, tmp
     assert found[0]["error"].startswith("s3://photos/a/bad.png: not a readable")
     good = local([png(seed) for seed in (0, 1, 2, 0, 1)])
     assert [record["labels"] for record in found[1:]] == [record["labels"] for record in good]
+    assert is_partitions(out)
+    assert not is_partitions(f"s3://photos/a{how}")
     assert Partitions(out).images == 6
 
 

@@ -179,6 +179,7 @@ def tag(
     from mltta.report.gallery import thumbnail_folder
     from mltta.report.partitions import is_partitions
     from mltta.report.sorting import Sorting
+    from mltta.storage.filesystems import is_remote
 
     execution = Execution(batch_size, compile=compile)
     opened = {
@@ -237,6 +238,9 @@ def tag(
 
         kind = format_of(format.value if format else None, output)
         raise typer.Exit(read_back(given, kind, output, wide=wide, overwrite=overwrite, quiet=quiet))
+    far = next(filter(is_remote, given), None)
+    if far is not None:
+        raise ConfigError(f"{far}: photos in a store are read by workers: add --ray")
     others = open_others(given, allow_urls)
     paths = [Path(path) for path in given if path not in others.names]
     missing = [path for path in paths if not path.exists()]

@@ -18,7 +18,7 @@ from mltta.report.output import OTHERWISE, refuse_others
 from mltta.report.parquet import open_pyarrow, write_parquet
 from mltta.report.records import Page, Record
 from mltta.storage.checksums import CHECKSUM, of_bytes, of_data, sealed
-from mltta.storage.filesystems import Folder
+from mltta.storage.filesystems import Folder, is_remote
 
 FORMAT, MANIFEST = "mltta-partitions-1", "_manifest.json"
 #: seconds between two writings of the manifest: what a kill of the driver can cost
@@ -154,7 +154,9 @@ def part_bytes(records: Iterable[Record]) -> bytes:
 
 
 def is_partitions(path: Path | str) -> bool:
-    """Whether a folder holds partitions that can be read back."""
+    """Whether a folder, near or far, holds partitions that can be read back."""
+    if is_remote(str(path)):
+        return MANIFEST in Folder(str(path)).names()
     return Path(path, MANIFEST).is_file()
 
 
