@@ -23,6 +23,7 @@ from tests.cli.test_cli import mltta
 from tests.distributed.scene import SHOW, local, make_photos, tagger
 from tests.evaluation.scene import bits, make_dataset, run
 
+pytest.importorskip("ray", reason="pip install 'mltta[ray]'")
 ROOT = Path(__file__).parents[2]
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+pytest.importorskip("ray", reason="pip install 'mltta[ray]'")
 ROOT = Path(__file__).parents[2]
 
 

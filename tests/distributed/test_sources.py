@@ -20,6 +20,8 @@ from mltta.storage.filesystems import Folder
 from tests.distributed.scene import in_this_process, local, make_photos
 from tests.safety.world import photo
 
+pytest.importorskip("ray", reason="pip install 'mltta[ray]'")
+
 
 def png(seed: int) -> bytes:
     held = io.BytesIO()

@@ -54,6 +54,8 @@ With `-o` the same command goes on where it was, and adds new photos.
 
 `curl https://example.org/photo.jpg | mltta tag -`
 
+`mltta tag s3://bucket/photos --ray -o tags` spreads it over a cluster; `mltta tag tags -o tags.csv` reads that back.
+
 **Exit code**: 0 all images tagged, 1 some could not be (they are listed), 2 wrong usage.
 """
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -44,6 +45,26 @@ class Far:
 
 
 @dataclass(frozen=True)
+class Row:
+    """A photo in a Hugging Face dataset, fetched when it is its turn."""
+
+    of: str
+    row: int
+
+    def __call__(self) -> bytes | Path:
+        try:
+            found: bytes | Path = _opened(self.of)[self.row]
+        except Exception as error:  # whatever reads its files raises almost anything
+            raise ImageError(f"{self.of}/{self.row}: cannot be read: {error}") from None
+        return found
+
+
+@lru_cache(maxsize=2)
+def _opened(given: str) -> Sequence[Any]:
+    return open_images(*hf_parts(given))
+
+
+@dataclass(frozen=True)
 class Failed:
     """A photo that could not even be reached, and why."""
 
@@ -69,13 +90,8 @@ def _by_name(base: str, name: str) -> Photo:
 
 
 def _hf(shard: Shard) -> Iterator[Photo]:
-    images = open_images(*hf_parts(shard.of))
     for row in range(shard.start, shard.start + shard.count):
-        yield Photo(0, f"{shard.of}/{row}", lambda row=row: _bytes(images[row]), str(row))
-
-
-def _bytes(found: bytes | Path) -> bytes | Path:
-    return found
+        yield Photo(0, f"{shard.of}/{row}", Row(shard.of, row), str(row))
 
 
 def _parquet(shard: Shard) -> Iterator[Photo]:
