@@ -2,6 +2,7 @@
 
     python -m benchmarks.scale overhead --images 300          # plain, --ray with one worker, plain again
     python -m benchmarks.scale model --images 120             # stage costs, predicted and measured for 1, 2, 4 workers
+    python -m benchmarks.scale stages --images 16 --pixels 4000x3000
     python -m benchmarks.scale rows --rows 1000000            # two workers, the encoder left out
     python -m benchmarks.scale sizing --gpu-ms 0.52 --cpu-ms 5 --megabytes 0.1    # hours and money
 
@@ -129,14 +130,24 @@ def measured_stages(tagger: Tagger, paths: list[Path]) -> Stages:
     return Stages(read, decode, views, encoding, method)
 
 
-def model(images: int, folder: Path) -> None:
-    paths = make_photos(folder / "photos", images, PIXELS, distinct=images)
+def stages_of(images: int, folder: Path, pixels: tuple[int, int] = PIXELS) -> tuple[Tagger, Stages]:
+    paths = make_photos(folder / "photos", images, pixels, distinct=images)
     tagger = Tagger("mini", "coco")
     list(tagger.stream(paths[:8]))
     stages = measured_stages(tagger, paths[: min(images, 32)])
     parts = ("read", "decode", "views", "encode", "method")
     said = ", ".join(f"{name} {1000 * getattr(stages, name):.2f}" for name in parts)
-    print(f"ms of CPU a photo, one thread: {said}; {1000 * stages.photo:.1f} in all", flush=True)
+    size = sum(path.stat().st_size for path in paths) / len(paths) / 1e6
+    print(
+        f"JPEGs of {pixels[0]} x {pixels[1]}, {size:.2f} MB; ms of CPU a photo, one thread: {said}; "
+        f"{1000 * stages.photo:.1f} in all",
+        flush=True,
+    )
+    return tagger, stages
+
+
+def model(images: int, folder: Path) -> None:
+    tagger, stages = stages_of(images, folder)
     print(
         "| workers | threads | predicted | measured | measured / predicted | load |\n|---|---|---|---|---|---|"
     )
@@ -229,34 +240,35 @@ def rows(count: int, folder: Path) -> float:
 
 
 def sizing(
-    gpu_ms: float, cpu_ms: float, megabytes: float, gpu_price: float, cpu_price: float, per_gpu: int
+    gpu_ms: float, cpu_ms: float, megabytes: float, gpu_price: float, cpu_price: float, beside: int
 ) -> None:
-    """Machines and money for 1, 10 and 100 million photos; each GPU with so many cores beside it."""
+    """Hours and money for 1, 10 and 100 million photos: of GPUs with some cores beside each, or of such cores alone."""
     rates = {
-        "encoding": 1000 / gpu_ms,
-        "decoding": per_gpu * 1000 / cpu_ms,
+        "decoding" if gpu_ms else "all stages": beside * 1000 / cpu_ms,
         "reading at 10 Gbit/s": 1250 / megabytes,
     }
+    if gpu_ms:
+        rates["encoding"] = 1000 / gpu_ms
     name, rate = slowest(rates)
-    print(
-        ", ".join(f"{stage} {value:,.0f} photos a second" for stage, value in rates.items()),
-        f"; {name} holds up",
-    )
-    print("| photos | GPU hours | on 8 GPUs | money |\n|---|---|---|---|")
+    price = beside * cpu_price + (gpu_price if gpu_ms else 0)
+    machine = f"machine of {'a GPU and ' if gpu_ms else ''}{beside} cores"
+    said = ", ".join(f"{stage} {value:,.0f}" for stage, value in rates.items())
+    print(f"photos a second of a {machine}, at {price:.2f} an hour: {said}; {name} holds up the others")
+    print("| photos | machine hours | with 8 of them | money |\n|---|---|---|---|")
     for count in (1e6, 1e7, 1e8):
         hours = count / rate / 3600
-        money = hours * (gpu_price + per_gpu * cpu_price)
-        print(f"| {count:,.0f} | {hours:,.1f} | {hours / 8:,.2f} h | {money:,.0f} |")
+        print(f"| {count:,.0f} | {hours:,.1f} | {hours / 8:,.2f} h | {hours * price:,.0f} |")
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["overhead", "model", "rows", "sizing"])
+    parser.add_argument("what", choices=["overhead", "model", "stages", "rows", "sizing"])
     parser.add_argument("--images", type=int, default=300)
+    parser.add_argument("--pixels", metavar="WxH", default="500x375", help="stages: of the photos")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--gpu-ms", type=float, default=0.52, help="of one GPU, a photo")
+    parser.add_argument("--gpu-ms", type=float, default=0.52, help="of one GPU, a photo; 0: no GPU")
     parser.add_argument("--cpu-ms", type=float, default=10.0, help="of one core, a photo: read and decode")
     parser.add_argument("--megabytes", type=float, default=0.1, help="of a photo")
     parser.add_argument("--gpu-price", type=float, default=4.0, help="an hour")
@@ -270,6 +282,10 @@ def main(argv: list[str] | None = None) -> None:
         (Path(top) / "photos").mkdir()
         if args.what == "rows":
             sys.exit(rows(args.rows, Path(top)) > 100)
+        if args.what == "stages":
+            wide, _, tall = args.pixels.partition("x")
+            stages_of(args.images, Path(top), (int(wide), int(tall)))
+            return
         (overhead if args.what == "overhead" else model)(args.images, Path(top))
 
 
