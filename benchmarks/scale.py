@@ -75,21 +75,18 @@ def plain_rate(tagger: Tagger, paths: list[Path]) -> float:
 
 def ray_rate(build: Any, sources: list[str], out: Path, size: Size, shard: int = SMALLEST) -> float:
     """Photos a second of workers, from when each has done a shard to the last."""
-    first: dict[Any, float] = {}
-    last, photos = 0.0, 0
+    ended: dict[Any, list[tuple[float, int]]] = {}
 
     def heard(told: Any, plan: Any) -> None:
-        nonlocal last, photos
-        if told is None:
-            return
-        last = time.perf_counter()
-        if told.worker in first:
-            photos += told.part.images
-        first.setdefault(told.worker, last)
+        if told is not None:
+            ended.setdefault(told.worker, []).append((told.at, told.part.images))
 
     tag(build, sources, str(out), size=size, shard_size=shard, address="local", progress=heard)
-    # each worker counts from its own first shard; the clock of the cluster from their mean
-    return photos / (last - sum(first.values()) / len(first))
+    # the workers' own clocks: the driver hears of several shards at once; each counts from its own first shard
+    first = [min(own) for own in ended.values()]
+    last = max(at for own in ended.values() for at, _ in own)
+    photos = sum(images for own in ended.values() for _, images in own) - sum(images for _, images in first)
+    return photos / (last - sum(at for at, _ in first) / len(first))
 
 
 def overhead(images: int, folder: Path) -> None:

@@ -36,6 +36,8 @@ class Told:
     reasons: list[str] = field(default_factory=list)
     #: the machine, and the process on it
     worker: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
+    #: when it was done, by that machine's clock: what is told may be heard later
+    at: float = field(default_factory=time.time)
 
 
 class Worker:
