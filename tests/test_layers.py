@@ -31,8 +31,9 @@ MAY_KNOW = {
     "evaluation": "errors storage labels images data metrics model captions methods decision pipeline report",
     "reproduction": "errors storage labels data metrics model captions methods pipeline report evaluation",
     "serve": "errors labels images model methods tagger report",
+    "distributed": "errors storage images data methods pipeline tagger report evaluation",
     "cli": "errors storage labels images data metrics model captions methods decision pipeline tagger report "
-    "evaluation reproduction serve",
+    "evaluation reproduction serve distributed",
 }
 #: only speed: it knows what it speeds up, and one file of the core opens it, by name
 ACCELERATE, SEAM = "errors labels images model", "mltta.model.acceleration"

@@ -246,18 +246,22 @@ class Tagger:
 
 
 def _photo(index: int, source: Any) -> Photo:
-    """A file is called by its path, and generated views by its stem."""
+    """A file is called by its path, and generated views by its stem; a photo has its name already."""
+    if isinstance(source, Photo):
+        return replace(source, index=index)
     id = str(source) if isinstance(source, (str, Path)) else ""
     return Photo(index, id, source, Path(id).stem)
 
 
 class _Fetch:
-    """Reads photos given by an address, while others are worked on; all others are left as they are."""
+    """Reads photos given by an address, or by a function, while others are worked on; others are left as they are."""
 
     def __init__(self, allow_urls: bool):
         self.allow_urls = allow_urls
 
     def __call__(self, photo: Photo) -> Photo:
+        if callable(photo.source):
+            return replace(photo, source=photo.source())
         if not is_url(photo.source):
             return photo
         if not self.allow_urls:

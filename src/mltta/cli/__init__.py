@@ -14,6 +14,7 @@ from typing import Annotated, TextIO
 import typer
 
 from mltta.cli import cache, captions, evaluate, keywords, lists, prompts, reproduce, serve, tag
+from mltta.cli.cluster import WithRay
 from mltta.errors import MlttaError
 
 #: what a disk, a folder or a system may say, and no fault of ours
@@ -27,9 +28,9 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("tag", help=tag.HELP)(tag.tag)
+app.command("tag", cls=WithRay, help=tag.HELP)(tag.tag)
 app.command("serve", help=serve.HELP)(serve.serve)
-app.command("eval", help=evaluate.EVAL_HELP)(evaluate.eval_)
+app.command("eval", cls=WithRay, help=evaluate.EVAL_HELP)(evaluate.eval_)
 app.command("compare", help=evaluate.COMPARE_HELP)(evaluate.compare)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.add_typer(captions.app, name="captions")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import typer
@@ -28,6 +28,10 @@ class Closing:
     #: remarks in words, such as what was skipped or copied
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    #: what was done with them
+    verb: str = "tagged"
+    #: images that failed for reasons that are told elsewhere
+    unnamed: int = 0
     _labels: Counter[str] = field(default_factory=Counter)
     _since: float = 0.0
 
@@ -45,6 +49,18 @@ class Closing:
         self.tagged += 1
         self._labels.update(record["present"])
 
+    def add(
+        self, images: int, failed: int, before: bool, labels: Mapping[str, int], reasons: Sequence[str]
+    ) -> None:
+        """Many images more, with some of the reasons why some failed."""
+        if before:
+            self.before += images
+            return
+        self.tagged += images - failed
+        self.failed += reasons
+        self.unnamed += failed - len(reasons)
+        self._labels.update(labels)
+
     def tell(self, where: str | None, quiet: bool, ended: str = "") -> None:
         """Say it on the error stream; reasons why images failed are said even to who wants quiet.
 
@@ -52,11 +68,12 @@ class Closing:
             where: the output, if it is a file.
             ended: how it ended, if not as usual.
         """
-        if not quiet and (where is not None or self.tagged + self.before + len(self.failed) > 1 or ended):
+        failed = len(self.failed) + self.unnamed
+        every = self.tagged + self.before + failed
+        if not quiet and (where is not None or every > 1 or ended):
             for line in self._lines(where, ended):
                 _say(line)
-        every = self.tagged + self.before + len(self.failed)
-        _list(f"{len(self.failed):,} of {every:,} could not be tagged:", self.failed, where)
+        _list(f"{failed:,} of {every:,} could not be tagged:", self.failed, where, self.unnamed)
         _list(f"{len(self.unwritten):,} of {every:,} got no keywords:", self.unwritten, None)
 
     @property
@@ -68,7 +85,7 @@ class Closing:
         images = "1 image" if self.tagged == 1 else f"{self.tagged:,} images"
         speed = f" in {_duration(self.seconds)}, {rate(self.tagged, self.seconds)}" if self.tagged else ""
         before = f"; {self.before:,} were done before" if self.before else ""
-        found = [f"{ended}{images} tagged{speed}{before}"]
+        found = [f"{ended}{images} {self.verb}{speed}{before}"]
         if self._labels:
             most = ", ".join(f"{label} {count:,}" for label, count in self._labels.most_common(5))
             found.append(f"most frequent: {most}")
@@ -80,13 +97,14 @@ class Closing:
         return found
 
 
-def _list(head: str, reasons: Sequence[str], where: str | None) -> None:
+def _list(head: str, reasons: Sequence[str], where: str | None, unnamed: int = 0) -> None:
     if reasons:
         _say(head)
         for reason in reasons[:MOST]:
             _say(f"  {reason}")
-        if len(reasons) > MOST:
-            _say(f"  and {len(reasons) - MOST:,} more" + (f", see {where}" if where else ""))
+        left = max(0, len(reasons) - MOST) + unnamed
+        if left:
+            _say(f"  and {left:,} more" + (f", see {where}" if where else ""))
 
 
 def _say(line: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltta.cli import options
+from mltta.cli import cluster, options
 from mltta.cli import settings as written
 from mltta.cli.options import TableFormat
 from mltta.cli.progress import bar_on_terminal
@@ -138,6 +138,9 @@ def eval_(
     allow_torchscript: options.AllowTorchscript = False,
     allow_remote_code: options.AllowRemoteCode = False,
     verbose: options.Verbose = False,
+    ray: cluster.Ray = None,
+    ray_workers: cluster.Workers = None,
+    ray_threads: cluster.Threads = None,
 ) -> None:
     from dataclasses import replace
 
@@ -181,10 +184,18 @@ def eval_(
         kind, _, severity = corruption.partition(":")
         images = corrupt(images, kind, written.whole_number(severity or "3", "--corrupt"), seed)
     backbone = options.open_backbone(
-        model, weights, device, quick_gelu, allow_torchscript, prompts, dtype, accelerate, allow_remote_code
+        model,
+        weights,
+        "cpu" if ray else device,
+        quick_gelu,
+        allow_torchscript,
+        prompts,
+        dtype,
+        accelerate,
+        allow_remote_code,
     )
     base = None if captions is None else open_captions(captions, backbone)
-    with bar_on_terminal() as bar:
+    with cluster.spread_by(ray, ray_workers, ray_threads) as spread, bar_on_terminal() as bar:
         task = bar.add_task("evaluating", total=len(images))
         done = evaluate(
             images,
@@ -200,6 +211,7 @@ def eval_(
             execution=Execution(batch_size, workers, compile),
             fresh=fresh,
             progress=lambda ready, total: bar.update(task, completed=ready, total=total),
+            spread=spread,
         )
     if not any(len(result.scored) for result in done.results):  # there is no table to print
         fail(done.results, images)

@@ -44,11 +44,11 @@ class Progress:
         if self._bar is not None and self._task is not None:
             self._bar.reset(self._task, total=total, visible=total > 1)
 
-    def advance(self) -> None:
-        """One more is done."""
-        self._done += 1
+    def advance(self, count: int = 1) -> None:
+        """So many more are done."""
+        self._done += count
         if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task)
+            self._bar.advance(self._task, count)
         now = time.monotonic()
         if (
             self._lines

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltta.cli import options
+from mltta.cli import cluster, options
 from mltta.cli import settings as written
 from mltta.errors import ConfigError, MlttaError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mltta.cli.tagging import Effect, Run
     from mltta.report.output import Output
     from mltta.report.screen import Screen
+    from mltta.tagger import Tagger
 
 OUTPUT, PHOTOS = "Output", "Photos"
 
@@ -52,6 +53,8 @@ HELP = """Tag images and folders of images.
 With `-o` the same command goes on where it was, and adds new photos.
 
 `curl https://example.org/photo.jpg | mltta tag -`
+
+`mltta tag s3://bucket/photos --ray -o tags` spreads it over a cluster; `mltta tag tags -o tags.csv` reads that back.
 
 **Exit code**: 0 all images tagged, 1 some could not be (they are listed), 2 wrong usage.
 """
@@ -162,6 +165,11 @@ def tag(
     dtype: options.Dtype = None,
     compile: options.Compile = None,
     accelerate: options.Accelerate = None,
+    ray: cluster.Ray = None,
+    ray_workers: cluster.Workers = None,
+    ray_threads: cluster.Threads = None,
+    ray_gpus: cluster.Gpus = 0.0,
+    shard_size: cluster.ShardSize = None,
 ) -> None:
     from mltta.cli.closing import Closing
     from mltta.cli.into_photos import Keywords, Sorted
@@ -171,9 +179,70 @@ def tag(
     from mltta.pipeline.execution import Execution
     from mltta.report.formats import format_of
     from mltta.report.gallery import thumbnail_folder
+    from mltta.report.partitions import is_partitions
     from mltta.report.sorting import Sorting
-    from mltta.tagger import Tagger
+    from mltta.storage.filesystems import is_remote
 
+    execution = Execution(batch_size, compile=compile)
+    opened = {
+        "model": model,
+        "weights": weights,
+        "device": "cpu" if ray and not ray_gpus and device == "auto" else device,
+        "quick_gelu": quick_gelu,
+        "allow_torchscript": allow_torchscript,
+        "prompts": prompts,
+        "dtype": dtype,
+        "accelerate": accelerate,
+        "allow_remote_code": allow_remote_code,
+    }
+
+    def asked() -> Callable[[], Tagger]:
+        described = {
+            "captions": captions,
+            "template": template,
+            "descriptions": descriptions,
+            "teacher": teacher,
+            "preset": preset,
+            "seed": seed,
+            "execution": execution,
+            "where": where is not None,
+            "allow_urls": allow_urls,
+            **written.settings(method, option or []),
+        }
+        return cluster.builder(opened, options.with_synonyms(labels, synonyms, wordnet), method, described)
+
+    if ray is not None:
+        from mltta.distributed.cluster import Size
+
+        alone: dict[str, object] = {
+            "--annotate": annotate,
+            "--where": where,
+            "--watch": watch,
+            "--keywords": keywords,
+        }
+        alone |= {"--copy-to": copy_to, "--link-to": link_to, "--format": format, "--wide": wide}
+        cluster.refuse_with_ray(alone)
+        code = cluster.tag_on_ray(
+            asked,
+            given,
+            output,
+            address=ray,
+            size=Size(ray_workers, ray_threads, ray_gpus),
+            shard_size=shard_size,
+            top_k=top_k,
+            threshold=threshold,
+            overwrite=overwrite,
+            quiet=quiet,
+        )
+        raise typer.Exit(code)
+    if all(map(is_partitions, given)):
+        from mltta.cli.read_back import read_back
+
+        kind = format_of(format.value if format else None, output)
+        raise typer.Exit(read_back(given, kind, output, wide=wide, overwrite=overwrite, quiet=quiet))
+    far = next(filter(is_remote, given), None)
+    if far is not None:
+        raise ConfigError(f"{far}: photos in a store are read by workers: add --ray")
     others = open_others(given, allow_urls)
     paths = [Path(path) for path in given if path not in others.names]
     missing = [path for path in paths if not path.exists()]
@@ -204,38 +273,10 @@ def tag(
     if sources.skipped and not quiet:
         typer.echo(sources.skipped, err=True)
     with open_sink(kind, output, wide, overwrite) as sink:
-        execution = Execution(batch_size, compile=compile)
-        settings = written.settings(method, option or [])
-        table = options.with_synonyms(labels, synonyms, wordnet)
-        backbone = options.open_backbone(
-            model,
-            weights,
-            device,
-            quick_gelu,
-            allow_torchscript,
-            prompts,
-            dtype,
-            accelerate,
-            allow_remote_code,
-        )
-        tagger = Tagger(
-            backbone,
-            table,
-            method,
-            captions=captions,
-            template=template,
-            descriptions=descriptions,
-            teacher=teacher,
-            preset=preset,
-            seed=seed,
-            execution=execution,
-            where=where is not None,
-            allow_urls=allow_urls,
-            **settings,
-        )
+        tagger = asked()()
         if watch and tagger.method.online:
             raise ConfigError(f"{method} learns from the photos in their order: a folder that fills has none")
-        execution.prepare(backbone, len(files))
+        execution.prepare(tagger.backbone, len(files))
         sink.begin(tagger.about() | {"top-k": top_k, "threshold": threshold}, tagger.labels.names)
         run = Run(tagger, sources, sink, top_k, threshold, effects, quiet, closing)
         code = carry_out(run, files, watch)

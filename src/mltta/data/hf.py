@@ -66,6 +66,12 @@ def load_hf(
     return settle_unlabelled(Dataset(name, table, ids, pictures, targets, None, notes), unlabelled)
 
 
+def open_images(root: str | os.PathLike[str], split: str | None, column: str | None = None) -> Lazy:
+    """The images of a split, labelled or not, each fetched when it is asked for."""
+    rows, _ = open_split(root, split)
+    return Lazy(_Encoded(rows, _image_column(rows, column)), range(len(rows)))
+
+
 class _Encoded:
     """Fetches a row's image as the bytes of its file or as a path; decoding is left to load_image."""
 

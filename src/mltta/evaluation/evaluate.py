@@ -17,6 +17,7 @@ from mltta.captions.store import CaptionBase, default_captions
 from mltta.data import Dataset
 from mltta.decision import Decision
 from mltta.errors import ConfigError
+from mltta.evaluation.measure import Measure, Spread
 from mltta.evaluation.recipes import Recipe, Setting
 from mltta.evaluation.records import Record
 from mltta.evaluation.results import Result, run_name
@@ -26,12 +27,8 @@ from mltta.methods.base import Method, OnlineMethod, State
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
 from mltta.model.prompts import DescriptionSource, TemplateSource, load_descriptions
-from mltta.pipeline.cache import FeatureCache
 from mltta.pipeline.execution import Execution
-from mltta.pipeline.features import Counts, Features, Pipeline
-from mltta.pipeline.overlap import overlapped
-from mltta.pipeline.prepare import Photo
-from mltta.pipeline.score import Begun, Scored, Scorer
+from mltta.pipeline.features import Counts
 
 # An online method's memory is kept this often; a kill costs at most so many images, whose features are kept.
 IMAGES_A_STATE = 256
@@ -75,6 +72,7 @@ def evaluate(
     execution: Execution | None = None,
     fresh: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    spread: Spread | None = None,
 ) -> Evaluation:
     """Measure methods on a dataset.
 
@@ -93,6 +91,7 @@ def evaluate(
         execution: images at once, processes, compiling.
         fresh: forget earlier results of these recipes.
         progress: called with images done and images to do.
+        spread: has others measure the images, such as workers of a cluster.
     """
     start = time.perf_counter()
     chosen = [Recipe(recipe) if isinstance(recipe, str) else recipe for recipe in recipes]
@@ -108,6 +107,8 @@ def evaluate(
     setting = Setting(dataset, backbone, base, template, said, teacher, seed)
     # wrong settings end here, before any work
     methods = [setting.method(recipe) for recipe in chosen]
+    if spread is not None:
+        _refuse_spread(methods)
     with ExitStack() as stack:
         runs: dict[Path, _Run] = {}
         folders = []
@@ -123,7 +124,7 @@ def evaluate(
         labelled = label_captions(dataset.labels, backbone, base) if heard else None
         decision = Decision(labelled, backbone.logit_scale)
         for group in _passes(list(runs.values())):
-            _pass(setting, decision, group, cache, execution or Execution(), done, progress)
+            _pass(setting, decision, group, cache, execution or Execution(), done, progress, spread)
     done.results = [Result(folder) for folder in folders]
     done.seconds = time.perf_counter() - start
     return done
@@ -162,83 +163,56 @@ def _pass(
     execution: Execution,
     done: Evaluation,
     progress: Callable[[int, int], None] | None,
+    spread: Spread | None,
 ) -> None:
     """Bring every run of a group to its end, encoding each image at most once."""
-    dataset, backbone, seed = setting.dataset, setting.backbone, setting.seed
+    dataset = setting.dataset
     order = next((run.recipe.order for run in runs if run.method.online), None)
     places: NDArray[np.int64] = np.arange(len(dataset))
     if order is not None:
         places = np.random.default_rng(order).permutation(len(dataset))
-    finished = np.logical_and.reduce([run.writer.done for run in runs])
-    todo = places[~finished[places]]
-    folder = None if isinstance(cache, bool) else Path(cache)
-    execution.prepare(backbone, len(todo))
-    pipeline = Pipeline(
-        backbone,
-        (spec for run in runs for spec in run.method.needs),
-        seed=seed,
-        execution=execution,
-        cache=None if cache is False else lambda spec: FeatureCache(backbone, spec, seed, folder),
-        fetch=_Photos(dataset),
-    )
-    pipeline.counts = done.counts
-    scorers = [Scorer(run.method, decision, pipeline, run.state) for run in runs]
+    wanted = ~np.stack([run.writer.done for run in runs])  # (runs, images)
+    todo = places[np.logical_or.reduce(wanted)[places]]
+    execution.prepare(setting.backbone, len(todo))
+    methods, states = [run.method for run in runs], [run.state for run in runs]
+    measure = Measure(setting, decision, methods, wanted, cache, execution, states)
     ready = len(dataset) - len(todo)
-
-    def begin(photos: list[Features]) -> list[tuple[_Run, Scorer, Begun]]:
-        own = [[item for item in photos if not run.writer.done[item.photo.index]] for run in runs]
-        return [
-            (run, scorer, scorer.begin(some))
-            for run, scorer, some in zip(runs, scorers, own, strict=True)
-            if some
-        ]
-
-    def finish(begun: tuple[int, list[tuple[_Run, Scorer, Begun]]]) -> int:
-        for run, scorer, answers in begun[1]:
-            seconds = _write(run, scorer, scorer.finish(answers), dataset)
-            done.adapt_seconds[run.recipe.key] = done.adapt_seconds.get(run.recipe.key, 0.0) + seconds
-        return begun[0]
-
-    behind = backbone.device.type != "cpu"
-    batches = pipeline(map(int, todo))
-    for photos in overlapped(batches, lambda batch: (len(batch), begin(batch)), finish, behind):
-        ready += photos
+    for found in measure(map(int, todo)) if spread is None else spread(measure, todo.tolist()):
+        for number, records in found.answers:
+            _write(runs[number], records, done, None if spread else measure.scorers[number].state)
+        done.counts += found.counts
+        ready += found.photos
         if progress is not None:
             progress(ready, len(dataset))
-    for run, scorer in zip(runs, scorers, strict=True):
-        answers = scorer.at_end()
-        if answers:
-            done.adapt_seconds[run.recipe.key] = _write(run, scorer, answers, dataset)
-        if scorer.state is not None:
-            run.writer.save_state(scorer.state)
+    if spread is not None:
+        return
+    done.counts += measure.pipeline.counts
+    for number, records in measure.at_end():
+        state = measure.scorers[number].state
+        _write(runs[number], records, done)
+        if state is not None:
+            runs[number].writer.save_state(state)
 
 
-def _write(run: _Run, scorer: Scorer, scored: Sequence[Scored], dataset: Dataset) -> float:
-    """Append one record for each image; the seconds that scoring took."""
-    if not scored:
-        return 0.0
+def _write(run: _Run, records: Sequence[Record], done: Evaluation, state: State | None = None) -> None:
+    """Append one record for each image, and now and then what the method remembers."""
+    if not records:
+        return
     before = run.writer.count
-    run.writer.write([_record(one, dataset.ids[one.photo.index]) for one in scored])
-    if scorer.state is not None and run.writer.count // IMAGES_A_STATE > before // IMAGES_A_STATE:
-        run.writer.save_state(scorer.state)
-    return sum(one.ms for one in scored) / 1000
+    run.writer.write(records)
+    if state is not None and run.writer.count // IMAGES_A_STATE > before // IMAGES_A_STATE:
+        run.writer.save_state(state)
+    seconds = sum(record.ms for record in records) / 1000
+    done.adapt_seconds[run.recipe.key] = done.adapt_seconds.get(run.recipe.key, 0.0) + seconds
 
 
-def _record(scored: Scored, id: str) -> Record:
-    if scored.branches is None or scored.score is None or scored.present is None:
-        return Record(scored.photo.index, id, error=scored.error)
-    shown = tuple(scored.present.nonzero().flatten().tolist())
-    return Record(scored.photo.index, id, scored.branches.numpy(), scored.score.numpy(), shown, scored.ms)
-
-
-class _Photos:
-    """The photo at a place of a dataset; sent to a worker once."""
-
-    def __init__(self, dataset: Dataset):
-        self.ids, self.images = dataset.ids, dataset.images
-
-    def __call__(self, index: int) -> Photo:
-        return Photo(index, self.ids[index], self.images[index], self.ids[index])
+def _refuse_spread(methods: Sequence[Method]) -> None:
+    """Methods that see images one after another, or all at once, cannot be measured apart."""
+    bound = next((method.name for method in methods if method.online or method.transductive), None)
+    if bound is not None:
+        raise ConfigError(
+            f"{bound} learns from all images before it, in their order: measure it without --ray"
+        )
 
 
 def _slug(about: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -46,6 +47,14 @@ class Counts:
     failed: int = 0
     encode_seconds: float = 0.0
 
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.encoded + other.encoded,
+            self.cached + other.cached,
+            self.failed + other.failed,
+            self.encode_seconds + other.encode_seconds,
+        )
+
 
 @dataclass(frozen=True)
 class _Launched:
@@ -81,7 +90,14 @@ class Pipeline:
         self.counts = Counts()
         self._caches = [] if cache is None else [cache(spec) for spec in self.specs]
         self._fetch = fetch or _itself
-        self._at_once = Halving(self.execution.images_at_once(backbone))
+
+    @cached_property
+    def _at_once(self) -> Halving:
+        return Halving(self.execution.images_at_once(self.backbone))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Where it is sent, it chooses again how many photos fit at once."""
+        return {name: value for name, value in self.__dict__.items() if name != "_at_once"}
 
     def __call__(self, keys: Iterable[Any]) -> Iterator[list[Features]]:
         """Batches of photos, in their order; the next are prepared while one is worked on.

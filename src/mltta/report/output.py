@@ -64,7 +64,7 @@ class Output:
                 if there is not None:  # a kill before the first writing leaves a file that may be replaced
                     self.journal.seal(*there, ["anything"])
             else:
-                _refuse_others(self.path, self.journal.settings, settings)
+                refuse_others(self.path, self.journal.settings, settings)
 
     def done(self, image: str, stamp: list[int] | None) -> bool:
         """Whether an image was tagged, and is the file that it was then."""
@@ -179,7 +179,7 @@ def _measure(path: Path, sizes: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _refuse_others(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def refuse_others(path: Path | str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse settings that differ from those a file was begun with, and say in what."""
     now = json.loads(json.dumps(now))
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]

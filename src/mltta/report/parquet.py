@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from mltta.errors import ConfigError
 from mltta.report.records import Page, Record, printable
@@ -14,7 +14,7 @@ from mltta.report.records import Page, Record, printable
 _AT_ONCE = 10_000
 
 
-def write_parquet(part: Path, records: Iterable[Record], page: Page) -> None:
+def write_parquet(part: Path | IO[bytes], records: Iterable[Record], page: Page) -> None:
     """Write row group by row group; the same records give the same bytes."""
     pa, parquet = open_pyarrow()
     text, score = pa.string(), pa.float32()
