@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from mltta.cli.closing import Closing
-from mltta.cli.progress import Progress
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -96,6 +94,8 @@ def tag_on_ray(
     quiet: bool,
 ) -> int:
     """Tag on a cluster into a folder of partitions, tell how it went, and give the exit code."""
+    from mltta.cli.closing import Closing
+    from mltta.cli.progress import Progress
     from mltta.distributed import tag
     from mltta.distributed.cluster import open_ray
     from mltta.report.formats import SUFFIXES

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,10 +14,7 @@ from mltta.cli import settings as written
 from mltta.errors import ConfigError, MlttaError
 
 if TYPE_CHECKING:
-    from mltta.cli.sources import Source
-    from mltta.cli.tagging import Effect, Run
-    from mltta.report.output import Output
-    from mltta.report.screen import Screen
+    from mltta.cli.tagging import Effect
     from mltta.tagger import Tagger
 
 OUTPUT, PHOTOS = "Output", "Photos"
@@ -175,7 +171,7 @@ def tag(
     from mltta.cli.into_photos import Keywords, Sorted
     from mltta.cli.pictures import Pictures, Thumbnails
     from mltta.cli.sources import Sources, open_others
-    from mltta.cli.tagging import Run
+    from mltta.cli.tagging import Run, carry_out, open_sink
     from mltta.pipeline.execution import Execution
     from mltta.report.formats import format_of
     from mltta.report.gallery import thumbnail_folder
@@ -281,42 +277,3 @@ def tag(
         run = Run(tagger, sources, sink, top_k, threshold, effects, quiet, closing)
         code = carry_out(run, files, watch)
     raise typer.Exit(code or closing.code)
-
-
-def carry_out(run: Run, files: Sequence[Source], watch: bool) -> int:
-    """Tag, tell, and say how it ended: 0, or 130 where somebody interrupted what was not done."""
-    from mltta.cli.progress import Progress
-    from mltta.report.output import Output
-
-    kept = isinstance(run.sink, Output)
-    code, ended = 0, ""
-    try:
-        with Progress(run.quiet, bar=kept or not sys.stdout.isatty()) as bar:
-            if watch:
-                if not run.quiet:
-                    typer.echo(f"watching {', '.join(map(str, run.sources.paths))}; Ctrl-C ends it", err=True)
-                run.watch(bar)
-            else:
-                run.once(files, bar)
-    except KeyboardInterrupt:
-        code, ended = (0, "ended: ") if watch else (130, "interrupted: ")
-    for effect in run.effects:
-        run.closing.notes += effect.notes()
-    if code and kept:
-        run.closing.notes.append("the same command goes on behind these")
-    run.closing.tell(str(run.sink.path) if kept else None, run.quiet, ended)
-    return code
-
-
-def open_sink(format: str, output: Path | None, wide: bool, overwrite: bool) -> Output | Screen:
-    """Where the tags go: a file that can be gone on with, or a stream."""
-    from mltta.report.output import Output
-    from mltta.report.screen import Screen
-
-    if format == "parquet":  # before any work is done
-        from mltta.report.parquet import open_pyarrow
-
-        open_pyarrow()
-    if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
-        return Screen(format, output, wide=wide)
-    return Output(output, format, wide=wide, overwrite=overwrite)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
+
+import typer
 
 from mltta.cli.closing import Closing
 from mltta.cli.progress import Progress
@@ -137,3 +140,36 @@ class Run:
                 f"{method.name} learns from the photos before, in their order, and what it had learned is not kept: "
                 f"{self.sink.path} cannot be gone on with; {OTHERWISE}, or use a method that looks at each photo alone"
             )
+
+
+def carry_out(run: Run, files: Sequence[Source], watch: bool) -> int:
+    """Tag, tell, and say how it ended: 0, or 130 where somebody interrupted what was not done."""
+    kept = isinstance(run.sink, Output)
+    code, ended = 0, ""
+    try:
+        with Progress(run.quiet, bar=kept or not sys.stdout.isatty()) as bar:
+            if watch:
+                if not run.quiet:
+                    typer.echo(f"watching {', '.join(map(str, run.sources.paths))}; Ctrl-C ends it", err=True)
+                run.watch(bar)
+            else:
+                run.once(files, bar)
+    except KeyboardInterrupt:
+        code, ended = (0, "ended: ") if watch else (130, "interrupted: ")
+    for effect in run.effects:
+        run.closing.notes += effect.notes()
+    if code and kept:
+        run.closing.notes.append("the same command goes on behind these")
+    run.closing.tell(str(run.sink.path) if kept else None, run.quiet, ended)
+    return code
+
+
+def open_sink(format: str, output: Path | None, wide: bool, overwrite: bool) -> Output | Screen:
+    """Where the tags go: a file that can be gone on with, or a stream."""
+    if format == "parquet":  # before any work is done
+        from mltta.report.parquet import open_pyarrow
+
+        open_pyarrow()
+    if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
+        return Screen(format, output, wide=wide)
+    return Output(output, format, wide=wide, overwrite=overwrite)
