@@ -261,10 +261,17 @@ os._exit(0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.parametrize(("before", "tuned"), [("nothing", "True"), ("compiler", "this process was forked from")])
+@pytest.mark.parametrize(
+    ("before", "tuned"), [("nothing", "True"), ("compiler", "this process was forked from")]
+)
 def test_a_fork_gives_the_same_scores_or_says_why_not(before, tuned):
     done = subprocess.run(
-        [sys.executable, "-c", FORK, before], capture_output=True, text=True, check=False, timeout=300, cwd=ROOT
+        [sys.executable, "-c", FORK, before],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=ROOT,
     )
     tuning, plain = done.stdout.splitlines()
     assert (tuning.startswith(tuned), plain) == (True, "True"), done.stdout + done.stderr
