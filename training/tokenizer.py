@@ -32,9 +32,8 @@ def tokenizer_json(bpe: Path) -> str:
     from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
     own = SimpleTokenizer(str(bpe))
-    merges = [
-        tuple(line.split()) for line in gzip.decompress(bpe.read_bytes()).decode("utf-8").split("\n")[1:]
-    ]
+    lines = gzip.decompress(bpe.read_bytes()).decode("utf-8").split("\n")[1:]  # the first says which version
+    merges = [(first, second) for first, second in map(str.split, lines)]
     start, end = own.decoder[own.sot_token_id], own.decoder[own.eot_token_id]
     table = Tokenizer(models.BPE(vocab=own.encoder, merges=merges, end_of_word_suffix="</w>"))
     table.normalizer = normalizers.Lowercase()
