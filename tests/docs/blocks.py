@@ -44,8 +44,8 @@ def blocks_of(page: Path, name: str) -> Iterator[Block]:
         found = REASON.fullmatch(line.strip())
         if fence and fence[2]:
             end = next(n for n in range(at + 1, len(lines)) if lines[n] == f"{fence[1]}```")
-            if fence[2] in ("sh", "python"):
-                text = "\n".join(part.removeprefix(fence[1]) for part in lines[at + 1 : end])
+            text = "\n".join(part.removeprefix(fence[1]) for part in lines[at + 1 : end])
+            if fence[2] in ("sh", "python") or text.startswith("$ mltta"):
                 yield Block(name, start + 1, fence[2], text, said)
             said, at = "", end + 1
         elif fence:  # what a command printed
@@ -68,6 +68,13 @@ def run_python(block: Block, names: dict[str, object]) -> None:
         return
     with redirect_stdout(io.StringIO()):
         exec(compile("\n" * block.line + block.text, block.page, "exec", dont_inherit=True), names)
+
+
+def check_printed(block: Block) -> None:
+    """Run the command behind the $ and compare what it prints with what the page shows."""
+    command, _, shown = block.text.partition("\n")
+    done = CliRunner().invoke(app, shlex.split(command)[2:])
+    assert [line.rstrip() for line in done.stdout.splitlines()] == shown.splitlines(), f"{block}"
 
 
 def run_shell(block: Block) -> None:

@@ -20,7 +20,7 @@ from mltta.labels import LabelSet
 from mltta.methods import base
 from mltta.model import load as loading
 from mltta.model.image_tower import ImageTower
-from tests.docs.blocks import blocks_of, run_python, run_shell
+from tests.docs.blocks import blocks_of, check_printed, run_python, run_shell
 
 ROOT = Path(__file__).parents[2]
 GUIDES = [
@@ -125,7 +125,10 @@ def test_the_blocks_of_a_page_run(page, place, record_property):
                 assert block.reason in REASONS, f"{block}: {block.reason!r} is no reason that the tests know"
                 why[block.reason] += 1
                 continue
-            run_python(block, names) if block.kind == "python" else run_shell(block)
+            if block.kind == "python":
+                run_python(block, names)
+            else:
+                (check_printed if block.kind == "text" else run_shell)(block)
             ran += 1
     record_property("blocks", json.dumps({"ran": ran, "why": why}))
 
