@@ -105,10 +105,6 @@ def place(tmp_path, monkeypatch):
     for label in LabelSet.load("voc").names:
         rows = "".join(f"{name} {1 if shown[name] == label else -1:>2}\n" for name in shown)
         (voc / "ImageSets" / "Main" / f"{label}_val.txt").write_text(rows)
-    names = LabelSet.load("voc").texts
-    (tmp_path / "sentences-voc.txt").write_text(
-        "".join(f"A {a} beside a {b}.\n" for a in names for b in names[:2])
-    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLTTA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")

@@ -49,7 +49,7 @@ HELP = """Tag images and folders of images.
 
 `mltta tag holidays/ -o tags.html`
 
-With `-o` the same command goes on where it was, and adds new photos.
+With `-o` the same command goes on where it stopped, and adds new photos.
 
 `curl https://example.org/photo.jpg | mltta tag -`
 
@@ -268,7 +268,7 @@ def carry_out(run: Run, files: Sequence[Source], watch: bool) -> int:
 
 
 def open_sink(format: str, output: Path | None, wide: bool, overwrite: bool) -> Output | Screen:
-    """Where the tags go: a file that can be gone on with, or a stream."""
+    """Where the tags go: a file that a later run continues, or a stream."""
     from mltta.report.output import Output
     from mltta.report.screen import Screen
 

@@ -135,5 +135,5 @@ class Run:
         if todo and method.online and isinstance(self.sink, Output) and self.sink.journal.entries:
             raise ConfigError(
                 f"{method.name} learns from the photos before, in their order, and what it had learned is not kept: "
-                f"{self.sink.path} cannot be gone on with; {OTHERWISE}, or use a method that looks at each photo alone"
+                f"{self.sink.path} cannot be continued; {OTHERWISE}, or use a method that looks at each photo alone"
             )
