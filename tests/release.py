@@ -50,24 +50,32 @@ def apart() -> list[str]:
     return prefix if able else []
 
 
-def try_it(python: str, file: Path) -> str:
-    """Install a file in an empty environment, and tag a photo there with the network cut off."""
+def try_them(python: str, files: Sequence[Path]) -> None:
+    """Install each file in an environment that was empty, and tag a photo there with the network cut off."""
+    alone = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     with tempfile.TemporaryDirectory() as place:
         home = Path(place)
-        run(python, "-m", "venv", home / "env")
+        run(python, "-m", "venv", home / "env", env=alone)
         inside = home / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
-        run(inside, "-m", "pip", "install", "--quiet", file)
         shutil.copyfile(ROOT / "examples" / "photos" / "cat.jpg", home / "photo.jpg")
-        alone = {
-            name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")
-        }
-        alone |= CUT_OFF | {"HF_HOME": str(home / "hub"), "MLTTA_CACHE": str(home / "cache"), "no_proxy": ""}
+        cut = (
+            alone
+            | CUT_OFF
+            | {"HF_HOME": str(home / "hub"), "MLTTA_CACHE": str(home / "cache"), "no_proxy": ""}
+        )
         tag = [inside, "-m", "mltta", "tag", "photo.jpg", "--labels", "dog, cat, car", "--format", "json"]
-        done = subprocess.run([*apart(), *map(str, tag)], cwd=home, env=alone, capture_output=True, text=True)
-        if done.returncode or json.loads(done.stdout)[0]["present"] != ["cat"]:
-            sys.exit(f"{file.name} does not tag a photo as it should:\n{done.stdout}\n{done.stderr}")
-        version = subprocess.run([inside, "--version"], capture_output=True, text=True, check=True)
-        return version.stdout.strip()
+        version = subprocess.run(
+            [inside, "--version"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for file in files:
+            run(inside, "-m", "pip", "install", "--quiet", file, env=alone)
+            done = subprocess.run(
+                [*apart(), *map(str, tag)], cwd=home, env=cut, capture_output=True, text=True
+            )
+            if done.returncode or json.loads(done.stdout)[0]["present"] != ["cat"]:
+                sys.exit(f"{file.name} does not tag a photo as it should:\n{done.stdout}\n{done.stderr}")
+            say(f"{file.name}: installs and tags a photo with the network cut off, {version}")
+            run(inside, "-m", "pip", "uninstall", "--quiet", "--yes", "mltta", env=alone)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -84,10 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for file in files:
         say(f"{file.relative_to(ROOT)}: {file.stat().st_size / 2**20:.1f} MiB, twine finds nothing wrong")
     for python in args.python or [sys.executable]:
-        for file in files:
-            say(
-                f"{file.name}: installed in an empty environment, tags a photo offline, {try_it(python, file)}"
-            )
+        try_them(python, files)
     version = mltta.__version__
     if f"## {version} (unreleased)" in changes:
         say(
