@@ -16,14 +16,15 @@ KEPT = 8
 
 
 class ZeroShotPipeline:
-    """Scores for candidate labels that are named with each call; each label is judged by itself.
+    """Scores for candidate labels that are named with each call; they need not add up to one.
 
     >>> pipe = ZeroShotPipeline()                                              # doctest: +SKIP
     >>> pipe("photo.jpg", candidate_labels=["dog", "sofa"])                    # doctest: +SKIP
     [{'score': 0.71, 'label': 'dog'}, {'score': 0.25, 'label': 'sofa'}]
 
     The scores of transformers' pipeline add up to one, so two labels that are both there get half each. Here every
-    score is the probability that its label is there; a tagger shows those from 0.35 on.
+    score says how sure it is that its label is there; a tagger shows those from 0.35 on. Labels that mean nearly the
+    same still compete: give them as one, "dog | puppy".
     """
 
     task = "zero-shot-image-classification"
