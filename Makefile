@@ -1,4 +1,4 @@
-# make demo | make check | make test | make fuzz | make soak | make gpu | make format: each sets up what it needs in .venv first.
+# make demo | check | test | docs | release | fuzz | soak | gpu | format: each sets up what it needs in .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -8,7 +8,7 @@ QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tes
 	tests/metrics tests/images/test_geometry.py tests/images/test_views.py tests/methods/test_ml_tta.py \
 	tests/methods/test_tpt.py tests/methods/test_tda.py tests/methods/test_plugins.py
 
-.PHONY: demo check lint types quick test fuzz soak gpu format clean
+.PHONY: demo check lint types quick test docs release fuzz soak gpu format clean
 
 demo: $(READY)
 	@rm -rf demo
@@ -22,6 +22,7 @@ check: lint
 lint: $(READY_DEV)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/codespell
 
 types: $(READY_DEV)
 	$(BIN)/mypy
@@ -32,6 +33,13 @@ quick: $(READY_DEV)
 # two workers with one thread each: more threads than cores wait for each other, and the suite takes twice as long
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+docs: $(READY_DEV)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "The site is in site/: open site/index.html, no server needed. While writing: $(BIN)/mkdocs serve"
+
+release: $(READY_DEV)
+	$(BIN)/python -m tests.release
 
 fuzz: $(READY_DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes 10 --seed 0
@@ -59,4 +67,4 @@ $(READY_DEV): $(READY)
 	@touch $(READY_DEV)
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis demo
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo

@@ -59,6 +59,17 @@ def test_hosted_tests_run_every_python_that_is_promised():
     assert workflow["jobs"]["tests"]["strategy"]["matrix"]["python"] == promised
 
 
+def test_every_make_target_that_is_named_exists():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob(".github/**/*.md")]
+    named = {
+        name
+        for page in pages
+        for name in re.findall(r"(?:`|^    )make (\w+)", page.read_text(encoding="utf-8"), re.M)
+    }
+    assert {"docs", "release", "test"} <= named <= targets
+
+
 @pytest.mark.parametrize("name", ["mltta", *MODULES])
 def test_the_examples_in_docstrings_are_true(name):
     module = importlib.import_module(name)

@@ -6,7 +6,6 @@ python -m training.ship --run RUNS/closer [--to src/mltta/assets/mini]
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from mltta.model import vocabulary
 from mltta.model.folder import SUMS
 from mltta.model.prompts import list_templates
 from mltta.model.weights import MINI
-from mltta.storage import checksums
+from training import tokenizer
 from training.model import WEIGHTS
 
 FILES = (WEIGHTS, "open_clip_config.json", "bpe.txt.gz")
@@ -28,8 +27,7 @@ def ship(run: Path, to: Path) -> None:
     (to / SUMS).unlink(missing_ok=True)
     for name in FILES:
         shutil.copyfile(run / name, to / name)
-    sums = {"files": {name: checksums.of_file(to / name) for name in sorted(FILES)}}
-    (to / SUMS).write_text(json.dumps(checksums.sealed(sums), indent=1) + "\n")
+    tokenizer.write(to, FILES)
     backbone = load_backbone(str(to), device="cpu")
     backbone.name = "mini"
     CaptionBase.build(texts, backbone).save(to / "captions", compact=True)

@@ -1,4 +1,4 @@
-"""The same command goes on where it was: after kills, with new photos, and never over what is not its own."""
+"""The same command goes on where it stopped: after kills, with new photos, and never over what is not its own."""
 
 from __future__ import annotations
 

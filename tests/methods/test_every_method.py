@@ -1,6 +1,6 @@
 """What every registered method keeps, whatever it does inside. A new method is covered by being registered.
 
-So is the one that CONTRIBUTING shows, though it is no part of the package.
+So is the one that docs/write-a-method.md shows, though it is no part of the package.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from mltta.pipeline.prepare import Photo
 from tests import golden_data as golden
 
 
-def shown_by_contributing() -> type[Method]:
-    """The method in CONTRIBUTING, run as it stands, with a registry of its own."""
-    text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+def shown_by_the_guide() -> type[Method]:
+    """The method in docs/write-a-method.md, run as it stands, with a registry of its own."""
+    text = (Path(__file__).parents[2] / "docs" / "write-a-method.md").read_text(encoding="utf-8")
     source = text.split("```python\n")[1].split("```")[0]
     with mock.patch.dict(base._REGISTRY, clear=True):
-        exec(compile(source, "CONTRIBUTING.md", "exec", dont_inherit=True), {"__name__": "mean_view"})
+        exec(compile(source, "write-a-method.md", "exec", dont_inherit=True), {"__name__": "mean_view"})
         (example,) = base._REGISTRY.values()
     return example
 
 
-EXAMPLE = shown_by_contributing()
+EXAMPLE = shown_by_the_guide()
 CLASSES = {**{name: method_class(name) for name in list_methods()}, EXAMPLE.name: EXAMPLE}
 METHODS = sorted(CLASSES)
 ONLINE = [name for name in METHODS if CLASSES[name].online]
@@ -53,7 +53,7 @@ LABELS = ["dog", "cat", "boat", "traffic light", "person", "bus", "chair"]
 
 @pytest.fixture(autouse=True, scope="module")
 def _example_is_known():
-    """CONTRIBUTING's method is registered while the tests of this file run, and no longer."""
+    """That method is registered while the tests of this file run, and no longer."""
     with mock.patch.dict(base._REGISTRY, {EXAMPLE.name: EXAMPLE}):
         yield
 

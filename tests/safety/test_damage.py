@@ -178,7 +178,8 @@ def test_the_embedded_model_is_compared_with_its_checksums(tmp_path):
     mini = tmp_path / "mini"
     shutil.copytree(MINI, mini)
     folder_.check_sums(mini)
-    for name in ("open_clip_config.json", "bpe.txt.gz", "open_clip_model.safetensors", "checksums.json"):
+    read = ("open_clip_config.json", "bpe.txt.gz", "open_clip_model.safetensors", "tokenizer.json")
+    for name in (*read, "tokenizer_config.json", "checksums.json"):
         whole = (mini / name).read_bytes()
         at = len(whole) // 2
         (mini / name).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])

@@ -145,7 +145,7 @@ def test_a_base_is_fetched_once_nothing_but_data_and_every_failure_is_one_clear_
     assert CaptionBase.load(fetched).texts == TEXTS
     assert any(asked.startswith("GET /org/captions/resolve/") for asked in hub.asked)
     assert not any("code.py" in asked for asked in hub.asked)
-    assert unknown.startswith("org/unknown could not be had from the Hugging Face hub: ")
+    assert unknown.startswith("org/unknown could not be fetched from the Hugging Face hub: ")
     assert sent == (
         f"{folder} was not sent: the hub does not let you write to org/new. Log in with `hf auth login` and a token "
         "that may write there."

@@ -32,7 +32,7 @@ DATASET is voc2007, voc2012, coco2014, coco2017, nuswide, objects365, folder (yo
 Lines file of labels) or hf (a Hugging Face dataset).
 
 The views of an image are encoded once for all methods and kept (`mltta cache list`), so a second method or another
-setting costs no encoding. Stopped or killed, the same command goes on where it was. Results are written to
+setting costs no encoding. Stopped or killed, the same command goes on where it stopped. Results are written to
 `--out`, one folder a method; `mltta compare` reads them.
 
 **Exit code**: 0 all images measured, 1 some could not be read (they are named), 2 wrong usage.

@@ -37,7 +37,7 @@ machine (`pip install 'mltta[llm]'`). composer writes by rule, without a model.
 
 `--count` is how many captions to keep; asking ends there, or after `--attempts` questions.
 
-Every answer is written as it arrives. Stopped or killed, the same command goes on where it was; a larger `--count`
+Every answer is written as it arrives. Stopped or killed, the same command goes on where it stopped; a larger `--count`
 adds to the file. `--captions voc.jsonl` of other commands takes what was kept.
 
 **Exit code**: 0 enough captions, 1 attempts used up before, 2 wrong usage or an engine that fails.
@@ -55,9 +55,7 @@ def generate(
         str, typer.Option("--labels", "-l", help="coco, voc, nuswide, a label file, or 'dog, cat, sofa'.")
     ],
     engine: Annotated[EngineName, typer.Option(help="Who writes.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="JSON Lines file; one that exists is gone on with.")
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="JSON Lines file; one that exists is continued.")],
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="Name at the endpoint or on the hub, a folder, or a GGUF file."),

@@ -42,7 +42,7 @@ class Others:
 
         Args:
             effects: something is to be done with each photo besides naming its labels.
-            output: tags are kept in a file, which is gone on with.
+            output: tags are kept in a file, which a later run continues.
         """
         if self.names and effects:
             raise ConfigError(

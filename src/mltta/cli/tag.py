@@ -46,7 +46,7 @@ HELP = """Tag images and folders of images.
 
 `mltta tag holidays/ -o tags.html`
 
-With `-o` the same command goes on where it was, and adds new photos.
+With `-o` the same command goes on where it stopped, and adds new photos.
 
 `curl https://example.org/photo.jpg | mltta tag -`
 

@@ -138,7 +138,7 @@ class Run:
         if todo and method.online and isinstance(self.sink, Output) and self.sink.journal.entries:
             raise ConfigError(
                 f"{method.name} learns from the photos before, in their order, and what it had learned is not kept: "
-                f"{self.sink.path} cannot be gone on with; {OTHERWISE}, or use a method that looks at each photo alone"
+                f"{self.sink.path} cannot be continued; {OTHERWISE}, or use a method that looks at each photo alone"
             )
 
 
@@ -165,7 +165,7 @@ def carry_out(run: Run, files: Sequence[Source], watch: bool) -> int:
 
 
 def open_sink(format: str, output: Path | None, wide: bool, overwrite: bool) -> Output | Screen:
-    """Where the tags go: a file that can be gone on with, or a stream."""
+    """Where the tags go: a file that a later run continues, or a stream."""
     if format == "parquet":  # before any work is done
         from mltta.report.parquet import open_pyarrow
 

@@ -1,4 +1,4 @@
-"""Results as they are written: record by record, gone on with after any kill."""
+"""Results as they are written: record by record, continued after any kill."""
 
 from __future__ import annotations
 

@@ -290,7 +290,7 @@ def build(config: FolderConfig, weights: Path, numbers: int | None) -> Any:
 
 
 def tokenizer(config: FolderConfig, folder: Path, source: str | None = None) -> Any:
-    """The tokenizer that the settings name; its files lie in the folder, or in a repository of the hub.
+    """The folder's own byte-pair table if it has one, else the tokenizer that the settings name, here or on the hub.
 
     Args:
         source: where a Hugging Face tokenizer is read from, by default the folder.
@@ -300,12 +300,12 @@ def tokenizer(config: FolderConfig, folder: Path, source: str | None = None) -> 
     text = config.text
     options: dict[str, Any] = {"context_length": text.get("context_length", DEFAULT_CONTEXT_LENGTH)}
     options |= text.get("tokenizer_kwargs", {})
-    if config.tokenizer_name:
+    own = folder / "bpe.txt.gz"
+    if config.tokenizer_name and not own.is_file():  # a table needs no further library
         mode = text.get("tokenizer_mode")
         trust = {"trust_remote_code": config.remote_code}
         return HFTokenizer(source or str(folder), tokenizer_mode=mode, **options, **trust)
     options.pop("strip_sep_token", None)
-    own = folder / "bpe.txt.gz"
     return SimpleTokenizer(**options, **({"bpe_path": str(own)} if own.is_file() else {}))
 
 

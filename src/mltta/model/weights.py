@@ -142,7 +142,9 @@ def _from_hub(arch: str, tag: str | None, name: str, **options: Any) -> Loaded:
             raise WeightsError(
                 f"the weights of {name} are not on this machine and the model hub cannot be reached\n{WAYS_OUT}"
             ) from error
-        raise WeightsError(f"the weights of {name} could not be had: {reason(error)}\n{WAYS_OUT}") from error
+        raise WeightsError(
+            f"the weights of {name} could not be loaded: {reason(error)}\n{WAYS_OUT}"
+        ) from error
     return Loaded(name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
 
 

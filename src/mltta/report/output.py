@@ -1,4 +1,4 @@
-"""A file of tags that goes on where it was: kept by a journal beside it, written whole, never over a stranger's."""
+"""A file of tags that goes on where it stopped: kept by a journal beside it, written whole, never over a stranger's."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def pull(name: str, patterns: Sequence[str] = PATTERNS) -> Path:
                 f"{name} is not on this machine and the Hugging Face hub cannot be reached. Connect once so that it "
                 "is cached, or give a local folder."
             ) from error
-        raise HubError(f"{name} could not be had from the Hugging Face hub: {_reason(error)}") from error
+        raise HubError(f"{name} could not be fetched from the Hugging Face hub: {_reason(error)}") from error
 
 
 def push(

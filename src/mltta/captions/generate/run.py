@@ -54,7 +54,7 @@ def generate_captions(
     was stopped and taken up again.
 
     Args:
-        out: JSON Lines file; one that exists is gone on with.
+        out: JSON Lines file; one that exists is continued.
         attempts: requests at most, those of earlier calls included; by default four times the count.
         cooccurrence: how labels occur together; without it they are drawn uniformly, as in the paper.
         progress: called with the number of captions kept so far.

@@ -1,0 +1,100 @@
+"""Draws the pictures of the gallery from the sample photographs, and the price figures from the tables of results.md.
+
+python -m docs.generate.figures
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+import mltta
+from mltta.images.views import render_views
+from mltta.report.picture import annotate, where_sheet
+from mltta.report.plots import bars_by_group, pareto
+
+DOCS = Path(__file__).parents[1]
+PHOTOS = DOCS.parent / "examples" / "photos"
+LABELS = DOCS.parent / "examples" / "labels.txt"
+#: what the photograph of the dogs is asked for in the figure of one step of adapting
+ASKED = ["dog", "tree", "grass", "leaf", "cat", "car"]
+
+
+def save(picture: Image.Image, name: str, width: int = 900) -> None:
+    """A JPEG that is small enough for a page."""
+    height = round(picture.height * width / picture.width)
+    small = picture.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
+    small.save(DOCS / "figures" / name, quality=78, optimize=True, progressive=True)
+
+
+def tags_and_places(backbone: mltta.Backbone) -> None:
+    """Photographs with their labels as bars, and where each label was found."""
+    tagger = mltta.Tagger(backbone, LABELS, where=True)
+    for name, file in (
+        ("photographer", "tags.jpg"),
+        ("dogs", "tags-dogs.jpg"),
+        ("skyline", "tags-wrong.jpg"),
+    ):
+        tags = tagger(PHOTOS / f"{name}.jpg")
+        photo = mltta.load_image(PHOTOS / f"{name}.jpg")
+        if name == "dogs":
+            save(where_sheet(photo, tags), "where.jpg")
+        tags.where = {}
+        save(annotate(photo, tags), file, 760)
+
+
+def views(backbone: mltta.Backbone, columns: int = 8) -> None:
+    """The clean view and the first random crops."""
+    image = mltta.load_image(PHOTOS / "dogs.jpg")
+    preprocess = backbone.preprocess
+    pixels = render_views(image, mltta.ViewSpec(count=2 * columns), preprocess)  # (N, 3, S, S)
+    mean, std = (torch.tensor(part)[:, None, None] for part in (preprocess.mean, preprocess.std))
+    levels = ((pixels * std + mean).clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    side = preprocess.size
+    sheet = Image.new("RGB", (columns * (side + 6) - 6, 2 * side + 6), "white")
+    for j, view in enumerate(levels):
+        sheet.paste(Image.fromarray(view), ((j % columns) * (side + 6), (j // columns) * (side + 6)))
+    save(sheet, "crops.jpg")
+
+
+def before_and_after(backbone: mltta.Backbone) -> None:
+    """The softmax over a few labels before adapting, after TPT's step and after ML-TTA's."""
+    series = {}
+    for name in ("clip", "tpt", "ml-tta"):
+        method = mltta.create_method(name, backbone, ASKED)
+        scores = method(mltta.encode_images(backbone, [PHOTOS / "dogs.jpg"], method.needs))[0]
+        share = scores / len(method.branch_names)  # ML-TTA adds its two prompts' logits
+        series[{"clip": "before (clip)"}.get(name, f"after {name}")] = (100 * share.softmax(-1)).tolist()
+    picture = bars_by_group("dogs.jpg, before and after one step", ASKED, series, "probability, percent")
+    (DOCS / "figures" / "adapted.svg").write_text(picture, encoding="utf-8")
+
+
+def prices() -> None:
+    """mAP over price, from the tables of results.md: the best of the three scorings."""
+    page = (DOCS / "results.md").read_text(encoding="utf-8")
+    for title, file in (("VOC2012 val, dev half", "price-voc.svg"), ("COCO, dev sample", "price-coco.svg")):
+        table = page.split(f"**{title}**", 1)[1].split("\n\n", 2)[1]
+        points = {}
+        for line in table.splitlines()[2:]:
+            name, price, *scores = (
+                re.sub(r"[*]| ±.*", "", cell.strip()) for cell in line.strip("|").split("|")
+            )
+            points[name] = (float(price), max(map(float, scores[:3])))
+        drawn = pareto(title, points, "price: passes of the model's own view", "mAP, best of three scorings")
+        (DOCS / "figures" / file).write_text(drawn, encoding="utf-8")
+
+
+def main() -> None:
+    """Draw all of them."""
+    backbone = mltta.load_backbone("mini", device="cpu")
+    tags_and_places(backbone)
+    views(backbone)
+    before_and_after(backbone)
+    prices()
+
+
+if __name__ == "__main__":
+    main()
