@@ -142,7 +142,7 @@ def test_what_is_not_offered_is_refused_with_a_sentence(client, asked, status, s
             422,
             "fetches nothing from addresses",
         ),
-        ("application/json", b'{"images": [{"data": ""}], "lables": []}', 422, "lables: Extra inputs"),
+        ("application/json", b'{"images": [{"data": ""}], "labelz": []}', 422, "labelz: Extra inputs"),
         ("application/json", b"[" * 100_000, 422, "the body"),
         ("multipart/form-data", b"x", 400, "not a form"),
         ("multipart/form-data; boundary=x", b"--x--\r\n", 422, "images: send at least one file"),

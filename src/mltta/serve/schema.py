@@ -94,7 +94,7 @@ class TagAnswer(BaseModel):
     seconds: Annotated[float, Field(description="From the call's last byte to its answer, waiting included.")]
 
 
-class LabelIn(Strict):
+class WrittenLabel(Strict):
     """A label to write down."""
 
     label: Annotated[str, Field(max_length=1000)]
@@ -107,7 +107,7 @@ class Written(BaseModel):
     image: Annotated[str, Field(max_length=1000)]
     error: Annotated[str | None, Field(max_length=10_000)] = None
     present: list[Annotated[str, Field(max_length=1000)]] = Field(default_factory=list)
-    labels: list[LabelIn] = Field(default_factory=list)
+    labels: list[WrittenLabel] = Field(default_factory=list)
 
 
 class ExportCall(Strict):
