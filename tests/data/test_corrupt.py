@@ -15,7 +15,7 @@ from PIL import Image
 from mltta.data import Dataset
 from mltta.data.corrupt import CORRUPTIONS, FOG, MOTION, NOISE, QUALITY, corrupt, corrupt_image
 from mltta.errors import ConfigError, ImageError
-from mltta.evaluation.evaluate import _Photos
+from mltta.evaluation.measure import _Photos
 from mltta.images.load import image_id, load_image
 from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
