@@ -231,6 +231,11 @@ def test_wrong_usage_is_one_clear_line_and_exit_code_2(messy, args, reason):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("command", ["tag", "eval"])
+def test_a_command_without_arguments_says_what_is_missing(command):
+    assert "Missing argument" in mltta(command, check=2).stderr
+
+
 def test_a_missing_model_is_explained_offline(messy, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     done = mltta("tag", messy / "good1.jpg", "--labels", "voc", "--model", "ViT-B/16", check=2)

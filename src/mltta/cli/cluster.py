@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,7 +66,7 @@ class WithRay(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         said = []
-        for word, after in zip(args, [*args[1:], ""], strict=True):
+        for word, after in zip_longest(args, args[1:], fillvalue=""):
             bare = word == "--ray" and not _ADDRESS.fullmatch(after)
             said.append(f"--ray={ANY}" if bare else word)
         return super().parse_args(ctx, said)
