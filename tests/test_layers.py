@@ -27,7 +27,6 @@ MAY_KNOW = {
     "decision": "errors labels model captions methods",
     "pipeline": "errors storage labels images model captions methods decision",
     "tagger": "errors labels images model captions methods decision pipeline",
-    "zero_shot": "errors model tagger",
     "report": "errors storage images tagger",
     "evaluation": "errors storage labels images data metrics model captions methods decision pipeline report",
     "reproduction": "errors storage labels data metrics model captions methods pipeline report evaluation",

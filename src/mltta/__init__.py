@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mltta.pipeline.execution import Execution
     from mltta.pipeline.features import encode_images
     from mltta.tagger import Tagger, Tags
-    from mltta.zero_shot import ZeroShotPipeline
+    from mltta.tagger.zero_shot import ZeroShotPipeline
 
 __version__ = "0.2.0"
 
@@ -100,7 +100,7 @@ _HOMES = {
     "mltta.pipeline.execution": ("Execution",),
     "mltta.pipeline.features": ("encode_images",),
     "mltta.tagger": ("Tagger", "Tags"),
-    "mltta.zero_shot": ("ZeroShotPipeline",),
+    "mltta.tagger.zero_shot": ("ZeroShotPipeline",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -14,12 +14,12 @@ from unittest import mock
 import pytest
 from torch import Tensor
 
-from mltta import tagger, zero_shot
 from mltta.captions import labelled
 from mltta.labels import LabelSet
 from mltta.methods import base
 from mltta.model import load as loading
 from mltta.model.image_tower import ImageTower
+from mltta.tagger import tagger, zero_shot
 from tests.docs.blocks import blocks_of, check_printed, run_python, run_shell
 
 ROOT = Path(__file__).parents[2]

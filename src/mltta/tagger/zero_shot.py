@@ -9,7 +9,8 @@ from typing import Any
 from mltta.errors import ConfigError, ImageError
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
-from mltta.tagger import Tagger, Tags
+from mltta.tagger.tagger import Tagger
+from mltta.tagger.tags import Tags
 
 #: label lists whose tagger is kept ready
 KEPT = 8
