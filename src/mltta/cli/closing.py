@@ -70,7 +70,7 @@ class Closing:
         """
         failed = len(self.failed) + self.unnamed
         every = self.tagged + self.before + failed
-        if not quiet and (where is not None or every > 1 or ended):
+        if not quiet and (where is not None or every > 1 or ended or self.notes):
             for line in self._lines(where, ended):
                 _say(line)
         _list(f"{failed:,} of {every:,} could not be tagged:", self.failed, where, self.unnamed)

@@ -139,6 +139,10 @@ class Offer:
                 return self.sets[labels.strip()]
             labels = labels.replace("\n", ",").split(",")
         entries = [label for label in labels if label.strip()]
+        if len(entries) == 1 and entries[0].strip().lower().endswith((".txt", ".csv", ".json")):
+            raise LabelError(
+                f"{entries[0].strip()[:80]!r} looks like a file, and a call cannot name one: send the labels themselves"
+            )
         long = next((label for label in entries if len(label) > self.limits.label_length), None)
         if long is not None:
             raise LabelError(
