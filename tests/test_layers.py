@@ -30,7 +30,7 @@ MAY_KNOW = {
     "report": "errors storage images tagger",
     "evaluation": "errors storage labels images data metrics model captions methods decision pipeline report",
     "reproduction": "errors storage labels data metrics model captions methods pipeline report evaluation",
-    "serve": "errors labels images model methods tagger report",
+    "serve": "errors labels images model methods pipeline tagger report",
     "distributed": "errors storage images data methods pipeline tagger report evaluation",
     "cli": "errors storage labels images data metrics model captions methods decision pipeline tagger report "
     "evaluation reproduction serve distributed",

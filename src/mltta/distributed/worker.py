@@ -15,7 +15,6 @@ import torch
 
 from mltta.distributed.photos import photos_of
 from mltta.distributed.plan import Shard
-from mltta.pipeline.prepare import Photo
 from mltta.report.partitions import Part, part_bytes, part_name, whole_part
 from mltta.report.records import Record, to_record
 from mltta.storage.checksums import of_bytes
@@ -97,17 +96,7 @@ class Worker:
         return Told(part, False, dict(labels), reasons[:MOST_REASONS])
 
     def _records(self, shard: Shard) -> Iterator[Record]:
-        seen: list[Photo] = []
-
-        def noted() -> Iterator[Photo]:
-            for photo in photos_of(shard, self.folder):
-                seen.append(Photo(0, photo.id, None))  # its name stays, its bytes go
-                yield photo
-
-        for number, tags in enumerate(self.tagger.stream(noted())):
-            tags.image = seen[number].id
-            if tags.error is not None and tags.error.startswith("image bytes"):  # they have a name here
-                tags.error = tags.image + tags.error.removeprefix("image bytes")
+        for tags in self.tagger.stream(photos_of(shard, self.folder)):
             yield to_record(tags, *self._show)
 
 

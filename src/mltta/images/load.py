@@ -44,7 +44,7 @@ _opening = threading.Lock()
 _HUGE_PIXELS, _one_huge = 32_000_000, threading.Lock()
 
 
-def load_image(source: Any, *, working: bool = False) -> Image.Image:
+def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.Image:
     """Read one picture as an upright sRGB image, transparency laid over white.
 
     An image that is RGB and upright already comes back as it is, not copied.
@@ -53,6 +53,7 @@ def load_image(source: Any, *, working: bool = False) -> Image.Image:
         source: a path, the bytes of a file, a PIL image, or pixels as an array or tensor: (H, W), (H, W, 1),
             (H, W, 3) or (H, W, 4), for tensors (C, H, W) too; uint8, or floats in [0, 1].
         working: at the size that views are made of: large photos reduced to 1/2, 1/4 or 1/8 (`images.working`).
+        name: what an error calls bytes; a path is called by itself.
 
     Example:
         >>> load_image(np.full((2, 3), 255, np.uint8)).getpixel((0, 0))
@@ -64,8 +65,9 @@ def load_image(source: Any, *, working: bool = False) -> Image.Image:
         with file:
             return _decode(file, size, name, working)
     if isinstance(source, (bytes, bytearray, memoryview)):
-        check_bytes(len(source), "image bytes")
-        return _decode(io.BytesIO(source), len(source), "image bytes", working)
+        name = name or "image bytes"
+        check_bytes(len(source), name)
+        return _decode(io.BytesIO(source), len(source), name, working)
     if isinstance(source, Image.Image):
         check_size(*source.size, "image")
         return _finish(source, "image", working)
@@ -92,10 +94,10 @@ def image_id(source: Any) -> str:
     return digest.hexdigest()
 
 
-def image_size(source: bytes) -> tuple[int, int]:
+def image_size(source: bytes, name: str) -> tuple[int, int]:
     """Width and height of an encoded image, by its header alone; one that would not be decoded is an ImageError."""
-    check_bytes(len(source), "image bytes")
-    with _open(io.BytesIO(source), len(source), "image bytes") as image:
+    check_bytes(len(source), name)
+    with _open(io.BytesIO(source), len(source), name) as image:
         return int(image.width), int(image.height)
 
 

@@ -184,7 +184,7 @@ class Pipeline:
         }
 
         def read(photo: Photo) -> Callable[[], Any]:
-            return lambda: load_image(photo.source, working=True)
+            return lambda: load_image(photo.source, working=True, name=photo.id)
 
         looks = [look_at(read(x.photo), seed=self.seed, name=x.photo.name) for x in photos]
         return Encoded(features, looks)

@@ -104,7 +104,7 @@ class Prepare:
         pixels: dict[AnySpec, Tensor] = {}
         decoded: Decoded | None = None
         try:
-            image = load_image(source, working=True) if missing else None
+            image = load_image(source, working=True, name=photo.id) if missing else None
         except ImageError as error:
             errors |= dict.fromkeys(missing, str(error))
             missing, image = [], None

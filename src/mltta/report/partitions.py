@@ -79,7 +79,8 @@ class Partitions:
             strangers = [name for name in self.folder.names() if name[:1] not in "_."]
             if strangers:
                 raise MlttaError(
-                    f"{self.folder} holds {strangers[0]} and no {MANIFEST}: it cannot be gone on with; give another -o"
+                    f"{self.folder} holds {strangers[0]} and no {MANIFEST}: it is no folder that --ray has begun; "
+                    "give another -o"
                 )
             self.settings = json.loads(json.dumps(settings))
 

@@ -13,7 +13,6 @@ from mltta.errors import ImageError
 from mltta.report.keywords.xmp import Packet
 from mltta.report.lines import csv_lines, json_lines
 from mltta.report.records import Record, to_record
-from mltta.serve.calls import named
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall, Written
 
@@ -24,7 +23,7 @@ def image_answer(name: str, found: Answered | ImageError, asked: TagCall) -> Ima
         return ImageOut(image=name, error=str(found))
     tags, ms = found
     if tags.error is not None:
-        return ImageOut(image=name, error=named(tags.error, name))
+        return ImageOut(image=name, error=tags.error)
     shown = tags.top() if asked.all else to_record(tags, asked.top_k, asked.threshold)["labels"]
     return ImageOut(
         image=name,

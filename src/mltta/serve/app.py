@@ -17,10 +17,11 @@ from mltta import __version__
 from mltta.errors import ImageError, MlttaError
 from mltta.images.remote import fetch, is_url
 from mltta.methods import Method
+from mltta.pipeline.prepare import Photo
 from mltta.serve.answers import export, image_answer
 from mltta.serve.calls import Call, Refused, check_image, checked, read_call
 from mltta.serve.engine import Answered, Engine, Job
-from mltta.serve.guard import Body
+from mltta.serve.guard import refusal
 from mltta.serve.metrics import Metrics
 from mltta.serve.offer import Offer
 from mltta.serve.schema import ExportCall, Problem, TagAnswer, TagCall, tag_bodies
@@ -85,7 +86,11 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             captions=asked.captions,
         )
         images = await fetched(call)
-        good = [image for image in images if isinstance(image, bytes)]
+        good = [
+            Photo(place, name, image)
+            for place, (name, image) in enumerate(zip(call.names, images, strict=True))
+            if isinstance(image, bytes)
+        ]
         found: list[Answered] = []
         if good:
             found = await answered(engine.submit(choice, good), request)
@@ -234,15 +239,7 @@ def _speak_plainly(app: FastAPI) -> None:
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> JSONResponse:
-        body: Body | None = request.scope.get("mltta.body")
-        headers = dict(error.headers)
-        if body is not None:
-            body.refused = True
-            body.release()
-            await body.hear_out()
-            if not body.done:
-                headers["connection"] = "close"
-        return JSONResponse({"error": error.message}, error.status, headers)
+        return await refusal(error, request.scope["mltta.body"])
 
     @app.exception_handler(MlttaError)
     async def wrong(_: Request, error: MlttaError) -> JSONResponse:

@@ -159,16 +159,11 @@ def check_image(name: str, image: bytes, limits: Limits) -> bytes | ImageError:
     if len(image) > limits.image_bytes:
         return ImageError(f"{name}: more than {limits.image_bytes:,} bytes; make it smaller first")
     try:
-        wide, tall = image_size(image)
+        wide, tall = image_size(image, name)
     except ImageError as error:
-        return ImageError(named(str(error), name))
+        return error
     if wide * tall > limits.megapixels * 1_000_000:
         return ImageError(
             f"{name}: {wide}x{tall} is more than {limits.megapixels} megapixels; make it smaller first"
         )
     return image
-
-
-def named(message: str, name: str) -> str:
-    """A message about bytes, with the name that they came with."""
-    return f"{name}{message.removeprefix('image bytes')}" if message.startswith("image bytes") else message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,8 +63,6 @@ class Client:
         captions: bool = False,
     ) -> list[dict[str, Any]]:
         """One entry an image, in their order, as `POST /v1/tag` has them; one that cannot be read has an "error"."""
-        import json
-
         given = {
             "labels": labels if labels is None or isinstance(labels, str) else "\n".join(labels),
             "model": model,

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from mltta.pipeline.prepare import Photo
 from mltta.serve.offer import Choice
 from mltta.serve.taggers import Taggers
 from mltta.tagger import Tagger, Tags
@@ -32,7 +33,7 @@ class Job:
     """The photos of one call, on their way."""
 
     choice: Choice
-    images: Sequence[bytes]
+    images: Sequence[Photo]
     answer: Future[list[Answered]] = field(default_factory=Future)
     tagger: Tagger | None = None
     found: list[Answered] = field(default_factory=list)
@@ -72,7 +73,7 @@ class Engine:
         """Calls whose turn has not come."""
         return len(self._ready)
 
-    def submit(self, choice: Choice, images: Sequence[bytes]) -> Job:
+    def submit(self, choice: Choice, images: Sequence[Photo]) -> Job:
         """Have the photos of a call tagged; its ``answer`` may be cancelled when nobody waits for it any more."""
         job = Job(choice, images)
         self.taggers.get(choice).add_done_callback(lambda made: self._made(job, made))
@@ -150,7 +151,7 @@ class _Run:
             if len(job.found) == len(job.images):
                 job.settle()
 
-    def _images(self) -> Iterator[bytes]:
+    def _images(self) -> Iterator[Photo]:
         job: Job | None = self.jobs[0]
         given = 0
         while job is not None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import time
 from collections.abc import Collection
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mltta.serve.calls import Refused
@@ -79,8 +79,7 @@ class Guard:
                 self._check(scope["path"], headers, heavy)
                 await self.app(scope, body, answer)
             except Refused as refused:
-                body.refused = True
-                await refuse(refused, answer, body)
+                await (await refusal(refused, body))(scope, body, answer)
         finally:
             self._calls -= heavy
             body.release()
@@ -179,23 +178,13 @@ class Body:
         self._taken = 0
 
 
-async def refuse(refused: Refused, send: Send, body: Body | None = None) -> None:
-    """Answer with a sentence."""
-    if body is not None:
-        body.release()
-        await body.hear_out()
-    content = json.dumps({"error": refused.message}).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(content)), **refused.headers}
-    if body is not None and not body.done:
-        headers["connection"] = "close"
-    await send(
-        {
-            "type": "http.response.start",
-            "status": refused.status,
-            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        }
-    )
-    await send({"type": "http.response.body", "body": content})
+async def refusal(refused: Refused, body: Body) -> JSONResponse:
+    """The answer to a call that is refused: a sentence, once its sender can hear it."""
+    body.refused = True
+    body.release()
+    await body.hear_out()
+    headers = refused.headers if body.done else {**refused.headers, "connection": "close"}
+    return JSONResponse({"error": refused.message}, refused.status, headers)
 
 
 def _printable(path: str) -> str:

@@ -77,14 +77,15 @@ class Offer:
         """
         self.models, self.limits = dict(models), limits
         self.methods: dict[str, type[Method]] = {}
+        #: by a method's name, what it was given as: the name, or a file
+        self._given: dict[str, str] = {}
         for name in methods:
             cls = method_class(name)
             if cls.transductive:
                 raise ConfigError(
                     f"{cls.name} answers when it has seen a whole dataset; a server cannot wait"
                 )
-            self.methods[cls.name] = cls
-        self._named = {cls.name: name for name, cls in zip(methods, self.methods.values(), strict=True)}
+            self.methods[cls.name], self._given[cls.name] = cls, name
         self.sets = {name: LabelSet.load(name) for name in BUILT_IN} | dict(sets)
         if default_labels not in self.sets:
             raise ConfigError(f"no label set {default_labels!r}; there are {', '.join(self.sets)}")
@@ -109,11 +110,11 @@ class Offer:
                 f"{method} cannot tell where a label was found; ask {', '.join(able) or 'another'}"
             )
         chosen = tuple(sorted(self._settings(method, settings or {}).items()))
-        return Choice(model, self._named[method], self.label_set(labels), chosen, where, captions)
+        return Choice(model, self._given[method], self.label_set(labels), chosen, where, captions)
 
     def settings_of(self, method: str) -> dict[str, Any]:
         """What a call may set of a method that is offered."""
-        return allowed_settings(self._named[method])
+        return allowed_settings(self._given[method])
 
     def _settings(self, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         allowed = self.settings_of(method)
@@ -127,7 +128,7 @@ class Offer:
                 raise ConfigError(f"{name}: give a whole number from {rule['least']} to {rule['most']}")
             if isinstance(rule, list) and not any(value == one and type(value) is type(one) for one in rule):
                 raise ConfigError(f"{name}: choose from {', '.join(map(str, rule))}")
-        method_class(self._named[method]).Config.make(**settings)
+        method_class(self._given[method]).Config.make(**settings)
         return dict(settings)
 
     def label_set(self, labels: Sequence[str] | str | None) -> LabelSet:
