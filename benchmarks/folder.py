@@ -4,10 +4,12 @@
     python -m benchmarks.folder --pixels 500x375 --images 2000 --method ml-tta --device cuda
     python -m benchmarks.folder --pixels 500x375 --images 2000 --model ViT-B/32 --eval --method clip --device cuda
     python -m benchmarks.folder --megapixels 12 --images 40 --method clip --against ../before/src
+    python -m benchmarks.folder --pixels 160x120 --images 100000 --method clip --device cuda --memory
 
 A row a method. "files" is the whole way from JPEGs on disk to a CSV file, start-up left out: the model is loaded, and
 one batch has gone through. "stream" is the same photos at their working size, in memory. "command" is `mltta tag` in a
 process of its own, start-up and all; with --against, the same command of another checkout, before and after this one.
+--memory prints what that process holds after each tenth of the folder.
 The profile below it is CPU time of one thread, a photo: what all decoding threads share.
 """
 
@@ -29,6 +31,7 @@ from PIL import Image
 
 import mltta
 from mltta import Execution, LabelSet, Tagger, load_backbone
+from mltta.captions.store import default_captions
 from mltta.data import Dataset
 from mltta.evaluation.evaluate import evaluate
 from mltta.images.budget import open_file
@@ -38,6 +41,7 @@ from mltta.pipeline.features import Pipeline
 from mltta.pipeline.prepare import Photo, Prepare
 from mltta.pipeline.score import Scorer
 
+IN_MEMORY = 1024  # images of the stream, at most
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
 
 
@@ -79,7 +83,7 @@ def write(tagger: Tagger, images: Iterable[object], out: Path) -> None:
 def tag_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path]) -> tuple[float, float]:
     """From files, and from images in memory: each stream runs twice, and the second counts."""
     tagger = Tagger(backbone, labels, method)
-    some = paths[: min(len(paths), 256)]
+    some = paths[: min(len(paths), IN_MEMORY)]
     ready = [load_image(path, working=True) for path in some]
     out = paths[0].parent.parent / "tags.csv"
     sizes = max(1, min(len(some), 2 * tagger.pipeline.execution.images_at_once(backbone)))
@@ -91,17 +95,17 @@ def tag_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path
 
 def eval_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path]) -> tuple[float, float]:
     """The same for `evaluate`, nothing kept but the results."""
-    named = LabelSet.load(labels)
+    named, base = LabelSet.load(labels), default_captions(backbone)
 
     def run(images: Sequence[object], out: str) -> None:
         targets = np.zeros((len(images), len(named)), np.int8)
         data = Dataset("files", named, [str(i) for i in range(len(images))], images, targets)
         with tempfile.TemporaryDirectory() as folder:
-            evaluate(data, backbone, [method], out=Path(folder) / out, cache=False)
+            evaluate(data, backbone, [method], captions=base, out=Path(folder) / out, cache=False)
 
-    some = paths[: min(len(paths), 256)]
+    some = paths[: min(len(paths), IN_MEMORY)]
     ready = [load_image(path, working=True) for path in some]
-    run(some[:64], "warm-up")
+    run(some[:256], "warm-up")
     files = rate(lambda: run(paths, "files"), len(paths), backbone.device)
     return files, rate(lambda: run(ready, "stream"), len(ready), backbone.device)
 
@@ -146,8 +150,8 @@ def profile(backbone: Backbone, method: str, labels: str, paths: Sequence[Path])
     return ", ".join(f"{name} {value:.2f}" for name, value in times.items())
 
 
-def command(folder: Path, method: str, labels: str, device: str, source: Path) -> float:
-    """Seconds of `mltta tag` of a checkout, start-up and all."""
+def tag_command(folder: Path, method: str, labels: str, device: str, out: Path) -> list[str]:
+    """`mltta tag` as a user would give it."""
     run = [
         sys.executable,
         "-c",
@@ -155,11 +159,53 @@ def command(folder: Path, method: str, labels: str, device: str, source: Path) -
         "tag",
         str(folder),
     ]
-    run += ["--method", method, "--labels", labels, "--device", device, "-f", "csv"]
-    run += ["-o", str(folder.parent / f"command-{time.monotonic_ns()}.csv")]
+    return [
+        *run,
+        "--method",
+        method,
+        "--labels",
+        labels,
+        "--device",
+        device,
+        "-f",
+        out.suffix[1:],
+        "-o",
+        str(out),
+    ]
+
+
+def command(folder: Path, method: str, labels: str, device: str, source: Path) -> float:
+    """Seconds of `mltta tag` of a checkout, start-up and all."""
+    run = tag_command(folder, method, labels, device, folder.parent / f"command-{time.monotonic_ns()}.csv")
     start = time.perf_counter()
     subprocess.run(run, check=True, env={**os.environ, "PYTHONPATH": str(source)}, stderr=subprocess.DEVNULL)
     return time.perf_counter() - start
+
+
+def memory(folder: Path, method: str, labels: str, device: str, count: int) -> None:
+    """Print the memory of `mltta tag` as it goes through a folder; Linux only."""
+    out = folder.parent / "memory.jsonl"  # a line an image
+    start, done, tenth = time.perf_counter(), 0, 0
+    with subprocess.Popen(
+        tag_command(folder, method, labels, device, out), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    ) as process:
+        seen = 0
+        while process.poll() is None:
+            time.sleep(0.2)
+            if out.exists():
+                with out.open("rb") as file:
+                    file.seek(seen)
+                    done += (fresh := file.read()).count(b"\n")
+                    seen += len(fresh)
+            if 10 * done // count > tenth:
+                tenth = 10 * done // count
+                held = Path(f"/proc/{process.pid}/status").read_text()
+                megabytes = int(held.split("RssAnon:")[1].split()[0]) / 1000
+                spent = time.perf_counter() - start
+                print(f"{done:,} images after {spent:.0f} s: {megabytes:,.0f} MB", flush=True)
+    print(
+        f"exit {process.returncode}, {count / (time.perf_counter() - start):.0f} images a second with start-up"
+    )
 
 
 def main() -> None:
@@ -176,6 +222,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--eval", action="store_true", help="`mltta eval`, which takes random weights too")
     parser.add_argument("--no-profile", action="store_true")
+    parser.add_argument("--memory", action="store_true", help="what the command holds after each tenth")
     parser.add_argument("--against", type=Path, help="src of another checkout: only the commands are timed")
     args = parser.parse_args()
     wide = round((args.megapixels * 1e6 * 4 / 3) ** 0.5)
@@ -188,6 +235,9 @@ def main() -> None:
         folder.mkdir()
         paths = make_photos(folder, args.images, pixels)
         print(f"{args.images} JPEGs of {pixels[0]} x {pixels[1]}, {args.model}", flush=True)
+        if args.memory:
+            memory(folder, args.method[0], args.labels, args.device, args.images)
+            return
         if args.against is not None:
             here = Path(mltta.__file__).parents[1]
             for method in args.method:
