@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from training import losses
 from training import model as clip
 from training.compose import cut
-from training.judge import Judge
+from training.judge import Judges
 from training.label_sentences import LabelSentences
 from training.lists import Lists
 from training.material import Material, Rows
@@ -47,7 +47,7 @@ class Words:
 class JointPhase:
     """Holds what a step needs; `run` makes the steps."""
 
-    def __init__(self, material: Material, towers: Towers, judge: Judge, recipe: Recipe) -> None:
+    def __init__(self, material: Material, towers: Towers, judges: Judges, recipe: Recipe) -> None:
         self.material, self.towers, self.recipe = material, towers, recipe
         self.device, self.host = material.device, np.random.default_rng(recipe.seed)
         labels = material.labels.copy()
@@ -56,7 +56,7 @@ class JointPhase:
             material.nouns, labels, material.classes, self.device,
             weak=recipe.weak, passed_over=recipe.passed_over, balance=recipe.balance,
         )  # fmt: skip
-        self.pictures = Pictures(material, self.nouns, judge, recipe, self.host)
+        self.pictures = Pictures(material, self.nouns, judges, recipe, self.host)
         sentences, weight = material.sentences, self.nouns.noun_weight
         self.label_sentences = LabelSentences(sentences.connectives, sentences.noun_ids, weight)
         often = np.where(self.nouns.active, 1 / np.maximum(weight, 1e-9), 0.0)  # the root of the frequency
@@ -134,7 +134,8 @@ class JointPhase:
             "somewhere": self._asymmetric(losses.somewhere(noun), seen.parts),
             "answer": losses.answered(
                 SOFTER * scale.detach() * across @ words.listed.T,
-                seen.pictures.value[:, words.labels], seen.pictures.known[:, words.labels], r.even,
+                seen.pictures.value[:, words.labels], seen.pictures.known[:, words.labels],
+                self.nouns.weights[words.labels], r.even,
             ),
         }  # fmt: skip
 

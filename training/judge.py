@@ -1,14 +1,16 @@
 """The frozen ImageNet classifier: it looks once at every image, magnified, and what it thinks of any part is read off.
 
 Its pooling is a mean and its last layer linear, so the logits of a part are the mean of the logits at the locations
-in it. Magnified it names more of what a photograph shows than at the size it was
-trained at.
+in it. Magnified it names more of what a photograph shows than at the size it was trained at; but the mean over a
+large map is nearly even over all classes. So pictures as a whole are judged off a smaller map than their windows, and
+both with sharper logits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import timm
 import torch
@@ -18,7 +20,6 @@ from torch.nn import functional as F
 
 from training.images import even_parts, squashed
 from training.material import Rows
-from training.rule import confident_mean
 from training.windows import pooled
 
 CLASSES = 1000
@@ -33,6 +34,13 @@ def classifier(path: Path, device: torch.device) -> nn.Module:
     return model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
+class Judges(NamedTuple):
+    """Who judges pictures as a whole, and who their windows."""
+
+    whole: Judge
+    windows: Judge
+
+
 class Judge:
     """One classifier, or several, and what they think of every image.
 
@@ -43,10 +51,11 @@ class Judge:
         pack: folder with the weights.
         images: all images (n, 3, s, s) as bytes.
         sizes: sides at which they look; the first makes the grid.
+        sharper: what the averaged logits are multiplied by.
     """
 
-    def __init__(self, pack: Path, images: Tensor, sizes: Sequence[int] = (448, 608)) -> None:
-        self.images, self.sizes, self.device = images, sizes, images.device
+    def __init__(self, pack: Path, images: Tensor, sizes: Sequence[int], sharper: float = 1.0) -> None:
+        self.images, self.sizes, self.sharper, self.device = images, sizes, sharper, images.device
         self.models = [classifier(path, self.device) for path in sorted(pack.glob("tf_*.safetensors"))]
         if not self.models:
             raise FileNotFoundError(f"{pack} holds no classifier: run prepare again")
@@ -61,7 +70,7 @@ class Judge:
         for part in even_parts(len(self.images), batch, self.device):
             views = [squashed(self.images[part], size) for size in self.sizes]
             seen = [self._see(model, x) for model in self.models for x in views]
-            self.logits[part] = torch.stack(seen).mean(0).half()
+            self.logits[part] = (self.sharper * torch.stack(seen).mean(0)).half()
 
     def _see(self, model: nn.Module, x: Tensor) -> Tensor:
         """Logits (n, 1000, cells, cells) at the locations of the grid."""
@@ -85,8 +94,3 @@ class Judge:
 def in_windows(logits: Tensor, window: int, stride: int = 1) -> Tensor:
     """Probabilities (n, V, classes) in the windows of a map of logits; a window of 0 is the whole picture."""
     return pooled(logits, window, stride).softmax(-1)
-
-
-def on_the_whole(logits: Tensor, windows: Tensor, share: float) -> Tensor:
-    """Probabilities (n, classes) of pictures: by the mean of all locations, and a share by the confident windows."""
-    return torch.lerp(in_windows(logits, 0)[:, 0], confident_mean(windows), share)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from training.noun_words import IMPLIES
 
+USUAL = 0.5  # share of the lists that the usual label stands on
 ALIKE = 0.75  # cosine of two nouns in MiniLM's space from which on they mean the same
 
 
@@ -19,7 +20,7 @@ class Lists:
         nouns: what to draw from.
         weight: how often each is drawn; 0 is never.
         similarity: (nouns, nouns) cosines of their meanings.
-        usual: a label that stands on most lists.
+        usual: a label that stands on many lists.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Lists:
         """Positions of at most `size` nouns."""
         wait = rng.exponential(size=len(self.weight)) / np.maximum(self.weight, 1e-12)
         wait[self.weight <= 0] = np.inf
-        if self.usual is not None and rng.random() < 0.8:
+        if self.usual is not None and rng.random() < USUAL:
             wait[self.usual] = 0.0
         return self.first(np.argsort(wait)[: int(np.isfinite(wait).sum())], size)
 

@@ -89,7 +89,9 @@ def somewhere(logits: torch.Tensor) -> torch.Tensor:
     return logits.logsumexp(1) - 0.5 * math.log(logits.shape[1])
 
 
-def answered(logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, even: float) -> torch.Tensor:
+def answered(
+    logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, rare: torch.Tensor, even: float
+) -> torch.Tensor:
     """The answer to a list of labels out of windows: present labels share it, and without one it is even.
 
     A window's softmax counts by its confidence, as where local views are read. An absent label competes as far as its
@@ -99,6 +101,8 @@ def answered(logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, e
         logits: (n, V, C) of the labels on the list, at the scale of the reading.
         target: (n, C) probability that the label applies.
         weight: (n, C) from 0, unknown, to 1.
+        rare: (C,) in what proportion present labels share the answer, more the rarer they are: or the label that
+            most pictures show would learn to be the answer to all of them.
         even: weight of a picture that shows nothing on the list.
     """
     present = (target > 0.5) & (weight > 0)
@@ -106,7 +110,7 @@ def answered(logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, e
     p = (logits + part.clamp(min=1e-4).log()[:, None]).softmax(-1)
     share = confident_mean(p)  # (n, C), sums to 1
     some = present.any(1)
-    wanted = torch.where(some[:, None], present.float(), part)
+    wanted = torch.where(some[:, None], present * rare, part)
     wanted = wanted / wanted.sum(1, keepdim=True).clamp(min=1e-6)
     loss = -(wanted * share.clamp(min=1e-6).log()).sum(1)
     each = torch.where(some, 1.0, even)

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from training.compose import mosaic
 from training.images import crops
-from training.judge import CELL, Judge, in_windows, on_the_whole
+from training.judge import CELL, Judges, in_windows
 from training.material import Material, Rows
 from training.recipe import Recipe
+from training.rule import confident_mean
 from training.supervision import NounSupervision, Targets
 
 UNIT = 224  # pixels of large pictures are counted in squares of this side
@@ -57,11 +58,11 @@ class Pictures:
         self,
         material: Material,
         nouns: NounSupervision,
-        judge: Judge,
+        judges: Judges,
         recipe: Recipe,
         host: np.random.Generator,
     ) -> None:
-        self.material, self.nouns, self.judge, self.recipe, self.host = material, nouns, judge, recipe, host
+        self.material, self.nouns, self.judges, self.recipe, self.host = material, nouns, judges, recipe, host
         self.device = material.device
         self.rng = torch.Generator(self.device).manual_seed(recipe.seed)
 
@@ -86,10 +87,11 @@ class Pictures:
         flickr, samples = self.drawn(r.batch, r.imagenet_share)
         batch = np.concatenate([flickr, samples])
         x, boxes = self.crops(batch, r.side, r.smallest, r.whole)
-        logits = self.judge(batch, boxes, (r.side // CELL, r.side // CELL))
-        windows = in_windows(logits, 2)
-        probability = on_the_whole(logits, windows, r.verdict)
-        targets = self.nouns(self.rows(batch), in_windows(logits, 0)[:, 0], windows)
+        grid = (r.side // CELL, r.side // CELL)
+        windows = in_windows(self.judges.windows(batch, boxes, grid), 2)
+        picture = in_windows(self.judges.whole(batch, boxes, grid), 0)[:, 0]
+        probability = torch.lerp(picture, confident_mean(windows), r.verdict)
+        targets = self.nouns(self.rows(batch), picture, windows)
         shown = self.nouns.shown[batch]
         pairs = self.host.permuted(np.tile(np.arange(len(batch)), (2, 1)), axis=1).T  # (n, 2)
         pairs = pairs[: int(len(batch) * r.pairs)]
@@ -138,6 +140,6 @@ class Pictures:
 
     def _judged(self, rows: Rows, boxes: Tensor, grid: tuple[int, int], size: int) -> tuple[Tensor, Targets]:
         """The classifier's probabilities in the windows of crops, and what is known of each crop."""
-        logits = self.judge(rows, boxes, grid)
-        judged = in_windows(logits, *geometry(size, max(grid)))
-        return judged, self.nouns(self.rows(rows), in_windows(logits, 0)[:, 0], judged)
+        judged = in_windows(self.judges.windows(rows, boxes, grid), *geometry(size, max(grid)))
+        picture = in_windows(self.judges.whole(rows, boxes, grid), 0)[:, 0]
+        return judged, self.nouns(self.rows(rows), picture, judged)

@@ -19,6 +19,7 @@ class Recipe:
 
     seed: int = _setting(0, "of what the joint steps draw")
     start: int = _setting(0, "seed of the start: first weights and text phase; runs to be averaged share it")
+    base: str = _setting("", "folder of a model to go on from, in the place of classifier and text phase")
     text_width: int = _setting(256, "width of the text tower")
     text_layers: int = _setting(6, "layers of the text tower")
 
@@ -57,7 +58,7 @@ class Recipe:
     softness: float = _setting(0.3, "share of the target for captions of nearly the same meaning")
     soft_temperature: float = _setting(0.1, "what nearly means")
     w_distil: float = _setting(1.5, "weight of following the classifier on the whole picture")
-    verdict: float = _setting(0.5, "share of its confident windows in what it says of the whole")
+    verdict: float = _setting(0.25, "share of its confident windows in what it says of the whole")
     w_text: float = _setting(2.0, "weight of following MiniLM")
     w_noun: float = _setting(1.0, "weight of nouns by one vector")
     w_rank: float = _setting(0.3, "weight of nouns against each other by one vector")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
@@ -16,7 +17,7 @@ TOWER = "tf_efficientnet_lite2"
 
 
 class Towers:
-    """The model, started from the classifier.
+    """The model, started from the classifier, or from a model that is there.
 
     It stays in evaluation mode: there is no dropout, and the statistics of the batch norm stay the classifier's.
     """
@@ -28,7 +29,10 @@ class Towers:
         width = sentences.goals.shape[1]
         self.config = clip.config(sentences.vocab_size, CONTEXT, width, recipe.text_width, recipe.text_layers)
         self.model = clip.build(self.config).eval()
-        clip.start_from_classifier(self.model, load_file(material.folder / f"{TOWER}.safetensors"))
+        if recipe.base:
+            self.model.load_state_dict(clip.read(Path(recipe.base))[0].state_dict())
+        else:
+            clip.start_from_classifier(self.model, load_file(material.folder / f"{TOWER}.safetensors"))
         trunk = self.model.visual.trunk
         if recipe.frozen:
             for part in (trunk.conv_stem, trunk.bn1, *trunk.blocks[: recipe.frozen]):

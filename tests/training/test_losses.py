@@ -126,7 +126,7 @@ def test_one_window_that_shows_a_noun_is_enough_and_none_is_allowed_of_an_absent
     assert (gradient[0, :, 1] > 0).all()  # every window learns that the other is not there
 
 
-def naive_answer(logits: Tensor, target: Tensor, weight: Tensor, even: float) -> float:
+def naive_answer(logits: Tensor, target: Tensor, weight: Tensor, rare: Tensor, even: float) -> float:
     total, count = 0.0, 0.0
     for i in range(len(logits)):
         labels = range(logits.shape[2])
@@ -140,7 +140,8 @@ def naive_answer(logits: Tensor, target: Tensor, weight: Tensor, even: float) ->
             confidence += max(p)
         score = [s / confidence for s in score]
         if present:
-            total -= sum(math.log(score[c]) for c in present) / len(present)
+            shares = sum(float(rare[c]) for c in present)
+            total -= sum(float(rare[c]) * math.log(score[c]) for c in present) / shares
             count += 1
         else:
             known = [float(weight[i, c]) for c in labels]
@@ -153,13 +154,14 @@ def test_the_answer_to_a_list_is_shared_by_what_is_present_and_even_without_it()
     logits = drawn(3, 4, 5)
     target = torch.tensor([[1, 0, 0.9, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]], dtype=torch.float64)
     weight = torch.tensor([[1, 0.5, 1, 1, 0], [1, 0.5, 1, 1, 0.25], [1, 1, 0.5, 0, 1]], dtype=torch.float64)
-    found = losses.answered(logits, target, weight, even=0.3)
-    assert found.item() == pytest.approx(naive_answer(logits, target, weight, 0.3), rel=1e-4)
+    rare = torch.tensor([0.2, 1, 3, 1, 0.5], dtype=torch.float64)
+    found = losses.answered(logits, target, weight, rare, even=0.3)
+    assert found.item() == pytest.approx(naive_answer(logits, target, weight, rare, 0.3), rel=1e-4)
 
 
 def test_an_unknown_label_hardly_competes() -> None:
     logits = torch.zeros(1, 2, 3)
     logits[..., 2] = 4.0
     target = torch.tensor([[1.0, 0, 0]])
-    beside = losses.answered(logits, target, torch.tensor([[1.0, 1, 0]]), 0.3)
+    beside = losses.answered(logits, target, torch.tensor([[1.0, 1, 0]]), torch.ones(3), 0.3)
     assert beside.item() == pytest.approx(math.log(2), abs=0.01)

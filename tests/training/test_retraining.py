@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,7 +52,7 @@ def work(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
     return work
 
 
-def log_of(run: Path) -> list[dict[str, object]]:
+def log_of(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
 
 
@@ -156,12 +157,30 @@ def test_the_judge_thinks_of_a_whole_image_what_the_classifier_says_of_it(work: 
     images = torch.randint(
         0, 256, (3, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
     )
-    judge = Judge(work / "pack", images, (64,))
     whole = torch.eye(2, 3).expand(2, -1, -1)
-    found = in_windows(judge(np.array([2, 0]), whole, (2, 2)), 0)[:, 0]
-    with torch.inference_mode():
-        expected = judge.models[0](squashed(images[[2, 0]], 64)).softmax(-1)
-    assert torch.allclose(found, expected, atol=1e-5)
+    for sharper in (1.0, 1.5):
+        judge = Judge(work / "pack", images, (64,), sharper)
+        found = in_windows(judge(np.array([2, 0]), whole, (2, 2)), 0)[:, 0]
+        with torch.inference_mode():
+            expected = (sharper * judge.models[0](squashed(images[[2, 0]], 64))).softmax(-1)
+        assert torch.allclose(found, expected, rtol=1e-2, atol=1e-4)  # kept in half precision
+
+
+def test_a_run_goes_on_from_a_model_that_is_there(work: Path) -> None:
+    train.main(
+        ["--pieces", str(work / "pieces"), "--out", str(work / "more"), "--keep", "6", "4", "--store", "64",
+         "--set", f"{TINY},base={work / 'runs/a'}", "--judge-sizes", "64", *VIEWS, "--device", "cpu", "--minutes", "5",
+         "--run", "still:lr=0,lr_image=0", "--run", "on:lr=1e-2"]
+    )  # fmt: skip
+    before, still, on = (
+        model.read(work / name)[0].state_dict() for name in ("runs/a", "more/still", "more/on")
+    )
+    name = "text_projection"
+    assert torch.equal(before[name], still[name])
+    assert not torch.equal(before[name], on[name])
+    lines = log_of(work / "more/on")
+    assert lines[0]["recipe"]["base"] == "a", "not a folder of the machine it ran on"
+    assert not any(line.get("phase") == "text" for line in lines)
 
 
 def test_the_judge_reads_a_crop_off_the_locations_in_it(work: Path) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from training.compose import cut, mosaic
 from training.images import crops
-from training.judge import in_windows, on_the_whole
+from training.judge import in_windows
 from training.rule import Scale, Votes, confident_mean
 from training.windows import pooled
 
@@ -89,9 +89,7 @@ def test_crops_lie_where_they_say() -> None:
             assert columns[0] > columns[-1]
 
 
-def test_the_judges_verdict_on_the_whole_mixes_the_mean_and_the_confident_windows() -> None:
+def test_what_the_judge_says_of_windows_is_a_distribution_and_of_no_window_the_mean() -> None:
     logits = drawn(2, 5, 4, 4) * 3
-    windows = in_windows(logits, 2)
-    expected = 0.7 * logits.mean((2, 3)).softmax(-1) + 0.3 * confident_mean(windows)
-    assert torch.allclose(on_the_whole(logits, windows, 0.3), expected, atol=1e-6)
-    assert np.allclose(windows.sum(-1), 1, atol=1e-5)
+    assert torch.allclose(in_windows(logits, 0)[:, 0], logits.mean((2, 3)).softmax(-1), atol=1e-6)
+    assert np.allclose(in_windows(logits, 2).sum(-1), 1, atol=1e-5)
