@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -41,14 +42,14 @@ from mltta.pipeline.features import Pipeline
 from mltta.pipeline.prepare import Photo, Prepare
 from mltta.pipeline.score import Scorer
 
-IN_MEMORY = 1024  # images of the stream, at most
+IN_MEMORY = 512  # images of the stream, at most
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
 
 
 def make_photos(folder: Path, count: int, size: tuple[int, int], distinct: int = 16) -> list[Path]:
-    """JPEGs of quality 90: photographs enlarged, with a camera's noise; beyond some, copies with another last byte."""
+    """JPEGs of quality 90: photographs enlarged, with a camera's noise; beyond some, the same under other names."""
     given = sorted(PHOTOS.glob("*.jpg"))
-    paths, held = [], []
+    paths: list[Path] = []
     for i in range(count):
         path = folder / f"{i:06d}.jpg"
         if i < distinct:
@@ -56,11 +57,16 @@ def make_photos(folder: Path, count: int, size: tuple[int, int], distinct: int =
                 large = np.asarray(photo.convert("RGB").resize(size, Image.Resampling.BICUBIC), np.int16)
             noise = np.random.default_rng(i).integers(-6, 7, (*large.shape[:2], 1), np.int16)
             Image.fromarray(np.clip(large + noise, 0, 255).astype(np.uint8)).save(path, quality=90)
-            held.append(path.read_bytes())
         else:
-            path.write_bytes(held[i % distinct] + i.to_bytes(4, "big"))
+            os.link(paths[i % distinct], path)
         paths.append(path)
     return paths
+
+
+def in_memory(paths: Sequence[Path]) -> list[Image.Image]:
+    """The photos at their working size."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(lambda path: load_image(path, working=True), paths))
 
 
 def rate(work: Callable[[], object], count: int, device: torch.device) -> float:
@@ -84,7 +90,7 @@ def tag_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path
     """From files, and from images in memory: each stream runs twice, and the second counts."""
     tagger = Tagger(backbone, labels, method)
     some = paths[: min(len(paths), IN_MEMORY)]
-    ready = [load_image(path, working=True) for path in some]
+    ready = in_memory(some)
     out = paths[0].parent.parent / "tags.csv"
     sizes = max(1, min(len(some), 2 * tagger.pipeline.execution.images_at_once(backbone)))
     write(tagger, some[:sizes], out)
@@ -104,7 +110,7 @@ def eval_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Pat
             evaluate(data, backbone, [method], captions=base, out=Path(folder) / out, cache=False)
 
     some = paths[: min(len(paths), IN_MEMORY)]
-    ready = [load_image(path, working=True) for path in some]
+    ready = in_memory(some)
     run(some[:256], "warm-up")
     files = rate(lambda: run(paths, "files"), len(paths), backbone.device)
     return files, rate(lambda: run(ready, "stream"), len(ready), backbone.device)

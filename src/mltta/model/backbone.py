@@ -35,6 +35,7 @@ from mltta.model.prompts import (
     load_descriptions,
 )
 from mltta.model.text_tower import TextTower
+from mltta.model.threads import beside_others, side_by_side
 from mltta.model.vocabulary import Vocabulary
 
 log = logging.getLogger("mltta")
@@ -169,20 +170,26 @@ class Backbone:
         if not texts:
             raise ConfigError("no texts to encode")
         tokens = self.tokenizer(list(texts), context_length=self.context_length)
+        alone = self.device.type != "cpu" or beside_others()
+        each = map if alone else side_by_side().map
         if not (self.tower.tunable and self.tower.causal):
-            parts = [
-                self.model.encode_text(part.to(self.device), normalize=True).cpu()
-                for part in tokens.split(batch_size)
-            ]
-            return torch.cat(parts).float()
+
+            @torch.no_grad()  # each thread has to be told
+            def whole(part: Tensor) -> Tensor:
+                found: Tensor = self.model.encode_text(part.to(self.device), normalize=True)
+                return found.cpu()
+
+            return torch.cat(list(each(whole, tokens.split(batch_size)))).float()
         end = tokens.argmax(dim=-1)  # the end-of-text token has the highest id
         order = end.argsort(stable=True)
-        features = []
-        for part in order.split(batch_size):
+
+        @torch.no_grad()
+        def short(part: Tensor) -> Tensor:
             length = int(end[part].max()) + 1
             x = self.tower.embed(tokens[part, :length].to(self.device))
-            features.append(self.tower.run(x, end[part].to(self.device)).cpu())
-        return torch.cat(features)[order.argsort()]
+            return self.tower.run(x, end[part].to(self.device)).cpu()
+
+        return torch.cat(list(each(short, order.split(batch_size))))[order.argsort()]
 
     def encode_labels(
         self,

@@ -11,9 +11,12 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.model.prompts import Prompts
 from mltta.model.text_tower import TextTower
+from mltta.model.threads import beside_others, by_one_thread, side_by_side
 
 #: brings gradients (G, C, D) of the features back to contexts (G, M, W)
 PullBack = Callable[[Tensor], Tensor]
+#: on a CPU, labels that one thread encodes together
+LABELS_AT_ONCE = 256
 
 
 class LabelEncoder:
@@ -63,13 +66,25 @@ class LabelEncoder:
     def features(self) -> Tensor:
         """(C, D) unit features under the initial context, computed once, without a graph behind them."""
         if self._features is None:
-            self._features = self(self.context[None])[0]
+            self._features = self._found()
         return self._features
+
+    def _found(self) -> Tensor:
+        """On a CPU long lists are divided among threads, each of which has its labels to itself."""
+        device, every = self.context.device, torch.arange(len(self))
+        if device.type != "cpu" or beside_others() or len(self) <= LABELS_AT_ONCE:
+            return by_one_thread(lambda: self(self.context[None])[0], device)
+
+        @torch.no_grad()  # each thread has to be told
+        def some(rows: Tensor) -> Tensor:
+            return self.plain(self.context[None], rows)[0]
+
+        return torch.cat(list(side_by_side().map(some, torch.split(every, LABELS_AT_ONCE))))
 
     def initial(self) -> tuple[Tensor, PullBack]:
         """``linearize`` at the initial context, kept: every image's first step starts from it."""
         if self._initial is None:
-            self._initial = self.linearize(self.context[None])
+            self._initial = by_one_thread(lambda: self.linearize(self.context[None]), self.context.device)
         return self._initial
 
     @torch.no_grad()
@@ -94,16 +109,19 @@ class LabelEncoder:
     def _plain_length(self) -> int:
         return int(self._end.max()) + 1 if self._tower.causal else self._tokens.shape[1]
 
-    def plain(self, contexts: Tensor) -> Tensor:
-        """Every prompt as a whole sequence; what a causal tower cannot see, behind the longest prompt, is left out."""
+    def plain(self, contexts: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
+        """Every prompt as a whole sequence; what a causal tower cannot see, behind the longest prompt, is left out.
+
+        Args:
+            rows: of these labels only.
+        """
         p, tower = self._prompts, self._tower
-        length = self._plain_length()
-        if contexts.ndim == 3:
-            contexts = contexts[:, None].expand(-1, len(p.texts), -1, -1)
+        length, end = self._plain_length(), self._end[rows]
+        contexts = contexts[:, None].expand(-1, len(end), -1, -1) if contexts.ndim == 3 else contexts[:, rows]
         batch, labels = contexts.shape[:2]
-        words = tower.embed(self._tokens[:, :length]).expand(batch, -1, -1, -1)
+        words = tower.embed(self._tokens[rows, :length]).expand(batch, -1, -1, -1)
         x = torch.cat([words[:, :, : p.start], contexts, words[:, :, p.start + p.length :]], dim=2)
-        return tower.run(x.flatten(0, 1), self._end.repeat(batch)).view(batch, labels, -1)
+        return tower.run(x.flatten(0, 1), end.repeat(batch)).view(batch, labels, -1)
 
 
 def pull(features: Tensor, leaf: Tensor, gradients: Tensor) -> Tensor:

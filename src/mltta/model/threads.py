@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
+from typing import TypeVar
 
 import torch
 
 from mltta.errors import ConfigError
 
+T = TypeVar("T")
 _here = threading.local()
 
 
@@ -42,6 +44,13 @@ def side_by_side() -> ThreadPoolExecutor:
     started.wait()
     torch.set_num_threads(n)  # what one thread sets, later threads begin with
     return pool
+
+
+def by_one_thread(work: Callable[[], T], device: torch.device) -> T:
+    """Do something on a CPU by one thread of torch: a product's last bit may hang on how many share it."""
+    if device.type != "cpu" or beside_others():
+        return work()
+    return side_by_side().submit(work).result()
 
 
 @contextmanager
