@@ -13,7 +13,7 @@ import torch
 
 from mltta.labels import LabelSet
 from tests.training.standins import write_classifier, write_data, write_minilm, write_voc
-from training import evaluate, holdout, model, pack, pieces, prepare, train
+from training import certainty, evaluate, holdout, model, pack, pieces, prepare, train
 from training.images import squashed
 from training.judge import Judge, in_windows
 
@@ -189,6 +189,18 @@ def test_the_judge_reads_a_crop_off_the_locations_in_it(work: Path) -> None:
     left_half_mirrored = torch.tensor([[[-0.5, 0, -0.5], [0, 1, 0]]])
     found = judge(np.array([0]), left_half_mirrored, (4, 2))
     assert torch.allclose(found, judge.logits[:, :, :, :2].flip(3).float(), atol=1e-5)
+
+
+def test_how_sure_the_judge_is(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    certainty.main(
+        ["--pieces", str(work / "pack"), "--images", "6", "--sizes", "64", "--window", "2", "--store", "64",
+         "--sharper", "0", "1", "--device", "cpu"]
+    )  # fmt: skip
+    flat, sharp = capsys.readouterr().out.splitlines()[-2:]
+    assert flat.startswith("times 0: entropy 6.91 Flickr8k, 6.91 ImageNet")
+    assert "NLL 6.91" in flat
+    assert sharp.startswith("times 1: entropy")
+    assert "windows right from 0.3" in sharp
 
 
 def test_a_trial_reads_a_small_part_of_a_pack(work: Path) -> None:
