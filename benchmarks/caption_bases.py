@@ -21,7 +21,7 @@ from mltta.captions.generate.run import generate_captions
 from mltta.captions.nouns import label_matches
 from mltta.captions.read import read_texts
 from mltta.captions.store import CaptionBase
-from mltta.cli.options import progress
+from mltta.cli.progress import bar_on_terminal
 from mltta.data import Dataset, load_dataset
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
@@ -50,7 +50,7 @@ def measure(
     dataset: Dataset, backbone: Backbone, texts: Sequence[str] | None, method: str, out: Path
 ) -> Summary:
     base = None if texts is None else CaptionBase.build(texts, backbone)
-    with progress() as bar:
+    with bar_on_terminal() as bar:
         task = bar.add_task(f"{method}, {len(texts or ()):,} captions", total=len(dataset))
         done = evaluate(
             dataset,

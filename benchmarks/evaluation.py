@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from mltta import load_backbone
-from mltta.cli.options import progress
+from mltta.cli.progress import bar_on_terminal
 from mltta.data import load_dataset
 from mltta.evaluation.evaluate import Evaluation, evaluate
 
@@ -34,7 +34,7 @@ def main() -> None:
     dataset = load_dataset("voc2012", args.voc).select(slice(args.first))
 
     def run(cache: Path, out: Path) -> Evaluation:
-        with progress() as bar:
+        with bar_on_terminal() as bar:
             task = bar.add_task(out.name, total=len(dataset))
             return evaluate(
                 dataset,

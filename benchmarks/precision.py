@@ -25,7 +25,7 @@ from benchmarks.plain import Plain
 from mltta import load_backbone
 from mltta.captions.labelled import label_captions
 from mltta.captions.store import default_captions
-from mltta.cli.options import progress
+from mltta.cli.progress import bar_on_terminal
 from mltta.data import Dataset, load_dataset
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
@@ -49,7 +49,7 @@ def twin_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
     def prepare(source: Any) -> Tensor:
         return render_views(load_image(source), SPEC, backbone.preprocess)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool, progress() as bar:
+    with ThreadPoolExecutor(os.cpu_count()) as pool, bar_on_terminal() as bar:
         task = bar.add_task("plain twin", total=len(dataset))
         waiting = iter(dataset.images)
         ahead = deque(pool.submit(prepare, source) for source in islice(waiting, 32))

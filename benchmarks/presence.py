@@ -20,7 +20,7 @@ from torch import Tensor
 from mltta import LabelSet, create_method, load_backbone
 from mltta.captions.labelled import label_captions
 from mltta.captions.store import default_captions
-from mltta.cli.options import progress
+from mltta.cli.progress import bar_on_terminal
 from mltta.data import Dataset, load_dataset
 from mltta.decision import Presence
 from mltta.images.specs import ViewSpec
@@ -55,7 +55,7 @@ def features_of(backbone: Backbone, dataset: Dataset) -> Tensor:
     )
     listed = zip(dataset.ids, dataset.images, strict=True)
     photos = (Photo(i, id, image, id) for i, (id, image) in enumerate(listed))
-    with progress() as bar:
+    with bar_on_terminal() as bar:
         task = bar.add_task(dataset.name, total=len(dataset))
         for items in pipeline(photos):
             found += [item.features[SPEC] for item in items]

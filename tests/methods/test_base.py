@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import dataclass
+
 import pytest
 import torch
 
-from mltta import create_method, list_methods
+from mltta import Tagger, create_method, list_methods
 from mltta.errors import ConfigError
 from mltta.images.specs import ViewSpec
 from mltta.methods import base
 from mltta.methods.base import Method, register
+from mltta.methods.config import Config
 from mltta.model.encoded import Encoded, union
 from mltta.objectives import entropy
 from tests import golden_data as golden
@@ -19,6 +23,18 @@ from tests.methods.test_every_method import EXAMPLE, encoded
 def test_a_name_is_registered_once():
     with pytest.raises(ConfigError, match="registered already"):
         register("clip", "again")(Method)
+
+
+def test_a_setting_that_hides_what_a_tagger_takes_is_refused():
+    @dataclass(frozen=True)
+    class Mine(Config):
+        captions: int = 3
+
+    with pytest.raises(ConfigError, match="mine: a setting cannot be called 'captions'"):
+        register("mine", "a method")(type("Other", (Method,), {"Config": Mine}))
+    assert "mine" not in list_methods()
+    given = set(inspect.signature(create_method).parameters) | set(inspect.signature(Tagger).parameters)
+    assert given - {"options"} == base.TAKEN
 
 
 def test_unknown_methods_presets_and_options_are_named():

@@ -224,7 +224,7 @@ def test_contexts_start_anew_with_every_image_and_the_image_prompt_does_not():
 
 def test_the_first_image_prompt_is_uniform_and_belongs_to_the_seed():
     backbone = golden.backbone("vit")
-    start = [make(backbone, seed=seed).start()["image_prompt"] for seed in (0, 0, 1)]
+    start = [make(backbone, prompt_seed=seed).start()["image_prompt"] for seed in (0, 0, 1)]
     assert torch.equal(start[0], start[1])
     assert not torch.equal(start[0], start[2])
     assert start[0].shape == (1, 1, 2, 64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
@@ -248,6 +248,27 @@ class TransductiveMethod(Method):
 
 
 _REGISTRY: dict[str, type[Method]] = {}
+#: names of what a tagger or `create_method` is given beside a method's own settings
+TAKEN = frozenset(
+    [
+        "name",
+        "model",
+        "backbone",
+        "labels",
+        "method",
+        "captions",
+        "template",
+        "descriptions",
+        "teacher",
+        "preset",
+        "presence",
+        "seed",
+        "execution",
+        "where",
+        "explain",
+        "allow_urls",
+    ]
+)
 M = TypeVar("M", bound=type[Method])
 
 
@@ -257,6 +278,11 @@ def register(name: str, summary: str) -> Callable[[M], M]:
     def add(cls: M) -> M:
         if name in _REGISTRY:
             raise ConfigError(f"a method called {name!r} is registered already")
+        taken = sorted(TAKEN.intersection(field.name for field in fields(cls.Config)))
+        if taken:
+            raise ConfigError(
+                f"{name}: a setting cannot be called {taken[0]!r}, which every method is given by that name"
+            )
         cls.name, cls.summary = name, summary
         _REGISTRY[name] = cls
         return cls

@@ -19,7 +19,7 @@ class ConceptsConfig(Config):
     """Constants that the paper leaves to validation, chosen by us."""
 
     #: captions that a view listens to in the first round; in each round after it, one of so many is left
-    captions: int = 256
+    nearest: int = 256
     shrink: int = 4
     rounds: int = 3
     #: what the concepts' cosines weigh beside the prompts'
@@ -33,7 +33,7 @@ class ConceptsConfig(Config):
     def rules(self) -> dict[str, Rule]:
         return {
             **super().rules(),
-            "captions": (lambda: 1 <= self.captions <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
+            "nearest": (lambda: 1 <= self.nearest <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
             "shrink": (lambda: self.shrink >= 1, "at least 1"),
             "rounds": (lambda: 0 <= self.rounds <= 16, "from 0 to 16"),
             "scale": (lambda: 4 / 7 <= self.scale <= 8, "from 0.6 to 8"),
@@ -83,7 +83,7 @@ class Concepts(Method):
 
     def heard(self, views: Tensor) -> Tensor:
         """Views (B, R, D) as the captions nearest to them say them, round by round, unit vectors."""
-        count = min(self.config.captions, len(self.captions))
+        count = min(self.config.nearest, len(self.captions))
         for _ in range(self.config.rounds):
             near = self.captions.embeddings[self.captions.nearest(views, max(1, count))]  # (B, R, n, D)
             weight = (self.logit_scale * near @ views[..., None]).softmax(dim=-2)  # (B, R, n, 1)

@@ -32,7 +32,7 @@ class DARTConfig(TuningConfig):
     text_horizon: float = 5000.0
     image_horizon: float = 5000.0
     #: chooses the image prompt before the first image
-    seed: int = 0
+    prompt_seed: int = 0
     #: bind each view's top-k before the entropy, k being the label count of its nearest caption (ML-TTA's BEM)
     bind: bool = False
 
@@ -77,7 +77,7 @@ class DART(OnlineMethod):
 
     def start(self) -> State:
         text = self.text.features  # (C, D)
-        generator = torch.Generator().manual_seed(self.config.seed)
+        generator = torch.Generator().manual_seed(self.config.prompt_seed)
         prompt = (torch.rand(1, 1, 2, self.tower.width, generator=generator) * 2 - 1).to(text.device)
         return {
             "text_shadow": self.text.context.expand(len(text), -1, -1).clone(),  # (C, M, W)
