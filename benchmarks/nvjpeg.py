@@ -1,0 +1,68 @@
+"""JPEGs of 12 megapixels decoded on an NVIDIA GPU (nvJPEG through torchvision), beside all cores at the working size.
+
+python -m benchmarks.nvjpeg [--images 64]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+from torchvision.io import decode_jpeg
+
+from benchmarks.folder import make_photos
+from mltta.images.load import load_image
+from mltta.images.working import scale_of
+
+SIZE = (4000, 3000)
+
+
+def rate(work: Callable[[], object], count: int) -> float:
+    """Images a second."""
+    work()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    return count / (time.perf_counter() - start)
+
+
+def on_gpu(files: list[torch.Tensor], batch: int) -> None:
+    """Decode, and average to the working size."""
+    for start in range(0, len(files), batch):
+        for image in decode_jpeg(files[start : start + batch], device="cuda"):
+            F.avg_pool2d(image[None].float(), scale_of(SIZE))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--images", type=int, default=64)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
+        data = [path.read_bytes() for path in make_photos(Path(folder), args.images, SIZE)]
+        files = [torch.frombuffer(bytearray(one), dtype=torch.uint8) for one in data]
+        cores = rate(lambda: list(pool.map(lambda one: load_image(one, working=True), data)), len(data))
+        print(f"all cores, at the working size: {cores:.0f} a second")
+        for batch in (1, 8, 32):
+            print(
+                f"nvJPEG, {batch} at once: {rate(lambda n=batch: on_gpu(files, n), len(data)):.0f} a second"
+            )  # type: ignore[misc]
+        ours = np.asarray(load_image(data[0])).astype(int)
+        theirs = decode_jpeg(files[0], device="cuda").cpu().permute(1, 2, 0).numpy().astype(int)
+        apart = np.abs(ours - theirs)
+        print(
+            f"values that differ: {(apart > 0).mean():.3f}, by {apart.mean():.3f} on average, {apart.max()} at most"
+        )
+
+
+if __name__ == "__main__":
+    main()
