@@ -18,6 +18,7 @@ from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.find import find_images
 from mltta.images.remote import fetch, is_url
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
+from mltta.labels.languages import translated
 from mltta.methods import Method, create_method, method_class
 from mltta.methods.plugins import source_digest
 from mltta.model.backbone import Backbone
@@ -102,10 +103,8 @@ class Tagger:
         backbone = model if isinstance(model, Backbone) else load_backbone(model)
         if not backbone.trained:
             raise WeightsError(f"{backbone.name} has random weights: its tags would mean nothing")
-        if backbone.name == "mini" and not all(text.isascii() for text in self.labels.texts):
-            log.warning(
-                "the embedded model reads English only; labels in other languages will score at random"
-            )
+        if backbone.name == "mini":
+            _say_if_not_english(self.labels)
         self.backbone, self.seed, self.execution = backbone, seed, execution or Execution()
         base: CaptionBase | Literal[False] | None
         if captions is None or captions is False or isinstance(captions, CaptionBase):
@@ -235,3 +234,19 @@ class _Fetch:
             said = "addresses are fetched only where that is allowed: Tagger(allow_urls=True), --allow-urls"
             raise ImageError(f"{photo.source}: {said}")
         return replace(photo, source=fetch(photo.source))
+
+
+def _say_if_not_english(labels: LabelSet) -> None:
+    """Warn of labels that the embedded model cannot read, where that can be seen."""
+    other = translated(labels.texts)
+    if other is not None:
+        language, found = other
+        some = ", ".join(f"{english} for {label}" for label, english in list(found.items())[:3])
+        log.warning(
+            "these labels look %s, and the embedded model reads English only: say %s%s",
+            language,
+            some,
+            " …" * (len(found) > 3),
+        )
+    elif not all(text.isascii() for text in labels.texts):
+        log.warning("the embedded model reads English only; labels in other languages will score at random")
