@@ -21,13 +21,13 @@ from mltta.evaluation.summary import Summary
 from mltta.model.backbone import Backbone
 
 TRIED: dict[str, dict[str, tuple[Any, ...]]] = {
-    "concepts": {"nearest": (64, 1024), "rounds": (1, 2), "weight": (0.25, 0.5, 2.0), "scale": (10 / 7,)},
-    "bcp": {"confidence": (0.3, 0.6), "warm_up": (50,), "smoothing": (5.0, 20.0), "most": (1.0, 2.0)},
+    "concepts": {"nearest": (64, 1024), "rounds": (2, 3), "weight": (0.5, 1.0, 2.0), "scale": (10 / 7,)},
+    "bcp": {"confidence": (0.0, 0.3), "warm_up": (50,), "smoothing": (1.0, 5.0, 50.0), "most": (1.0, 2.0)},
     "piaa": {
         "memory": (8, 128),
-        "again_at": (100.0,),
+        "again_at": (0.01,),
         "soften": (100.0,),
-        "weight": (0.5, 1.0),
+        "weight": (0.9, 1.0),
         "scale": (10 / 7,),
     },
 }

@@ -19,7 +19,7 @@ from tests.methods.test_dpe import units
 @pytest.mark.parametrize("confidence", [0.0, 0.4])
 def test_a_stream_equals_dictionaries_of_counts(confidence):
     text, features = units(5, 16, seed=0), units(60, 1, 16, seed=1)
-    method = BCP(Problem(golden.fixed_text(text), 8.0), BCPConfig(confidence=confidence))
+    method = BCP(Problem(golden.fixed_text(text), 8.0), BCPConfig(confidence=confidence, smoothing=1.0))
     found = method(Encoded({ViewSpec(count=1): features}))
     one = dict.fromkeys(range(5), 0.0)
     two = {(j, k): 0.0 for j in range(5) for k in range(5)}
@@ -46,7 +46,7 @@ def test_a_stream_equals_dictionaries_of_counts(confidence):
 
 def test_a_label_that_goes_with_the_anchor_gains_and_one_that_does_not_loses():
     text = torch.eye(3)
-    method = BCP(Problem(golden.fixed_text(text), 10.0), BCPConfig())
+    method = BCP(Problem(golden.fixed_text(text), 10.0), BCPConfig(confidence=0.0, smoothing=1.0))
     pair, alone = torch.tensor([1.0, 1.0, 0.0]), torch.tensor([0.0, 0.0, 1.0])
     rows = F.normalize(torch.stack([pair, alone] * 20 + [torch.tensor([1.0, 0.7, 0.7])]), dim=-1)
     scores = method(Encoded({ViewSpec(count=1): rows[:, None]}))[-1]

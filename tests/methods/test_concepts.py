@@ -18,7 +18,8 @@ MENTIONS = [[i % 3] + ([(i * 7) % 3] if i % 2 else []) for i in range(40)] + [[]
 def test_scores_are_those_of_plain_loops():
     embeddings = units(41, 32, seed=0)
     captions = LabelledCaptions(embeddings, MENTIONS, 4)
-    method = create_method("concepts", golden.backbone("vit", "soft"), LABELS, captions=captions)
+    options = {"rounds": 3, "weight": 0.7}
+    method = create_method("concepts", golden.backbone("vit", "soft"), LABELS, captions=captions, **options)
     views = units(2, 1 + 5 + 9, 32, seed=1)
     found, tau = method(Encoded({method.needs[0]: views})), method.logit_scale
     concepts = []
@@ -38,10 +39,13 @@ def test_scores_are_those_of_plain_loops():
         whole, windows = image[0], image[6:]
         for label in range(4):
             score = 0.0
-            for t, see in ((method.text.features[label], lambda x: x), (concepts[label], heard)):
+            for share, t, see in (
+                (1.0, method.text.features[label], lambda x: x),
+                (0.7, concepts[label], heard),
+            ):
                 local = torch.stack([see(x) @ t for x in windows])
                 local = ((tau * local).softmax(0) * local).sum()
-                score += tau * (see(whole) @ t + local) / 2
+                score += share * tau * (see(whole) @ t + local) / 2
             torch.testing.assert_close(got[label], score, atol=2e-4, rtol=0)
 
 

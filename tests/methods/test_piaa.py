@@ -77,7 +77,10 @@ class ByHand:
 
 def test_a_stream_equals_lists_and_a_pseudo_inverse():
     text = units(5, 16, seed=0)
-    for config in (PIAAConfig(memory=20, refit=8), PIAAConfig(memory=20, refit=8, again_at=0.3, local=200.0)):
+    for config in (
+        PIAAConfig(memory=20, refit=8, again_at=0.01, weight=0.9),
+        PIAAConfig(memory=20, refit=8, again_at=0.3, local=200.0, weight=0.9),
+    ):
         method = PIAA(Problem(golden.fixed_text(text), 100.0), config)
         rows = F.normalize(units(30, 6 + 9, 16, seed=1) + text[torch.arange(30) % 5][:, None], dim=-1)
         images, state, twin = Encoded({method.needs[0]: rows}), method.start(), ByHand(text, config)
@@ -90,7 +93,7 @@ def test_a_stream_equals_lists_and_a_pseudo_inverse():
 
 def test_an_image_is_scored_before_it_is_remembered():
     text = units(5, 16, seed=0)
-    method = PIAA(Problem(golden.fixed_text(text), 100.0), PIAAConfig(refit=1))
+    method = PIAA(Problem(golden.fixed_text(text), 100.0), PIAAConfig(refit=1, weight=0.9))
     rows = units(2, 15, 16, seed=1)
     one = Encoded({method.needs[0]: rows[:1]})
     first, state = method.step(method.start(), one)

@@ -14,14 +14,14 @@ from mltta.model.encoded import Encoded
 
 @dataclass(frozen=True)
 class BCPConfig(Config):
-    """Constants that the source leaves open, chosen by us."""
+    """Constants that the source leaves open, chosen on the dev sets (docs/methods.md)."""
 
     #: mu: an image is corrected if the probability of its surest label, the anchor, is above
-    confidence: float = 0.0
+    confidence: float = 0.6
     #: images before the first correction
     warm_up: int = 10
     #: evidence that the anchor says nothing, in images
-    smoothing: float = 1.0
+    smoothing: float = 20.0
     #: no label gains or loses more, in nats
     most: float = 5.0
 

@@ -18,7 +18,7 @@ from mltta.objectives import entropy
 
 @dataclass(frozen=True)
 class PIAAConfig(Config):
-    """The release's constants for COCO where it has one for each dataset, but for the bank, which is ours."""
+    """The release's constants for COCO where it has one a dataset; the bank, `again_at` and `weight` are ours."""
 
     #: input of the locations, in sides of the model's own view
     scale: float = 1.0
@@ -28,13 +28,13 @@ class PIAAConfig(Config):
     #: the sharpness at which a location is given to a label
     given_at: float = 60.0
     #: and at which the bank is given out anew: 0.01 on COCO, 100 on VOC, 500 on NUS-WIDE
-    again_at: float = 0.01
+    again_at: float = 100.0
     #: what a location's fit is divided by
     soften: float = 500.0
     #: sharpness of the image's cosines and of its best locations, 200 on VOC; and what the latter weigh
     whole: float = 80.0
     local: float = 400.0
-    weight: float = 0.9
+    weight: float = 0.5
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         return (LocalSpec(round(side * self.scale), 1, 1),)  # a window of one location
