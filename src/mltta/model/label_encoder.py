@@ -71,15 +71,16 @@ class LabelEncoder:
 
     def _found(self) -> Tensor:
         """On a CPU long lists are divided among threads, each of which has its labels to itself."""
-        device, every = self.context.device, torch.arange(len(self))
-        if device.type != "cpu" or beside_others() or len(self) <= LABELS_AT_ONCE:
+        device = self.context.device
+        if device.type != "cpu" or len(self) <= LABELS_AT_ONCE:
             return by_one_thread(lambda: self(self.context[None])[0], device)
 
         @torch.no_grad()  # each thread has to be told
         def some(rows: Tensor) -> Tensor:
             return self.plain(self.context[None], rows)[0]
 
-        return torch.cat(list(side_by_side().map(some, torch.split(every, LABELS_AT_ONCE))))
+        each = map if beside_others() else side_by_side().map
+        return torch.cat(list(each(some, torch.split(torch.arange(len(self)), LABELS_AT_ONCE))))
 
     def initial(self) -> tuple[Tensor, PullBack]:
         """``linearize`` at the initial context, kept: every image's first step starts from it."""
