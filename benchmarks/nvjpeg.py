@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,21 +16,11 @@ import torch
 from torch.nn import functional as F
 from torchvision.io import decode_jpeg
 
-from benchmarks.folder import make_photos
+from benchmarks.folder import make_photos, rate
 from mltta.images.load import load_image
 from mltta.images.working import scale_of
 
 SIZE = (4000, 3000)
-
-
-def rate(work: Callable[[], object], count: int) -> float:
-    """Images a second."""
-    work()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    work()
-    torch.cuda.synchronize()
-    return count / (time.perf_counter() - start)
 
 
 def on_gpu(files: list[torch.Tensor], batch: int) -> None:
@@ -50,12 +39,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
         data = [path.read_bytes() for path in make_photos(Path(folder), args.images, SIZE)]
         files = [torch.frombuffer(bytearray(one), dtype=torch.uint8) for one in data]
-        cores = rate(lambda: list(pool.map(lambda one: load_image(one, working=True), data)), len(data))
+        gpu = torch.device("cuda")
+
+        def on_cores() -> None:
+            list(pool.map(lambda one: load_image(one, working=True), data))
+
+        on_cores()
+        cores = rate(on_cores, len(data), gpu)
         print(f"all cores, at the working size: {cores:.0f} a second")
         for batch in (1, 8, 32):
-            print(
-                f"nvJPEG, {batch} at once: {rate(lambda n=batch: on_gpu(files, n), len(data)):.0f} a second"
-            )  # type: ignore[misc]
+            on_gpu(files, batch)
+            found = rate(partial(on_gpu, files, batch), len(data), gpu)
+            print(f"nvJPEG, {batch} at once: {found:.0f} a second")
         ours = np.asarray(load_image(data[0])).astype(int)
         theirs = decode_jpeg(files[0], device="cuda").cpu().permute(1, 2, 0).numpy().astype(int)
         apart = np.abs(ours - theirs)

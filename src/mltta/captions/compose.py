@@ -8,8 +8,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from mltta.captions.nouns import NounFilter, singular
+from mltta.captions.nouns import NounFilter
 from mltta.labels import LabelSet
+from mltta.labels.number import singular
 
 MAX_WORDS = 14  # the paper asks for sentences of less than 15 words
 

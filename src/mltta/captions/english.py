@@ -120,28 +120,6 @@ FUNCTION_WORDS = _words(
     "all and any are but can for has her his its nor not off one our out she the was who you"
 )
 
-IRREGULAR = dict(
-    pair.split(":")
-    for pair in _words(
-        "children:child grandchildren:grandchild oxen:ox mice:mouse geese:goose teeth:tooth feet:foot "
-        "knives:knife wives:wife lives:life wolves:wolf leaves:leaf loaves:loaf shelves:shelf scarves:scarf "
-        "calves:calf halves:half elves:elf hooves:hoof thieves:thief dwarves:dwarf bookshelves:bookshelf "
-        "axes:axe gases:gas lenses:lens irises:iris canvases:canvas atlases:atlas quizzes:quiz waltzes:waltz "
-        "cacti:cactus tvs:tv cds:cd pcs:pc menus:menu emus:emu gnus:gnu gurus:guru tutus:tutu oases:oasis "
-        "passersby:passerby moustaches:moustache mustaches:mustache avalanches:avalanche caribous:caribou "
-        "headaches:headache quiches:quiche niches:niche caches:cache brioches:brioche"
-    )
-)
-UNCHANGED = _words(
-    "scissors tennis iris ibis debris chassis axis pelvis canvas atlas lens gas christmas series species "
-    "always perhaps this does chaos specimen abdomen regimen ramen omen semen stamen yemen"
-)
-ENDS_IN_E = _words(
-    "tie necktie bowtie pie magpie potpie cookie movie brownie smoothie hoodie selfie zombie genie calorie "
-    "birdie collie prairie veggie goalie rookie foodie cutie sweetie hippie caddie auntie budgie pixie "
-    "shoe horseshoe snowshoe toe tiptoe canoe hoe foe oboe aloe doe floe"
-)
-
 # Sports whose gear is called by its last word alone where the sport is spoken of: a baseball player swings a bat.
 SPORTS = _words("baseball golf hockey tennis")
 # In a list of labels that has one of these, "mouse" is a device, so a mouse that eats or is chased is none.

@@ -6,7 +6,6 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 
 from mltta.captions.english import (
     ADJECTIVES,
@@ -16,44 +15,22 @@ from mltta.captions.english import (
     BEFORE_TO,
     BEFORE_VERB,
     COMPUTERS,
-    ENDS_IN_E,
     FUNCTION_WORDS,
-    IRREGULAR,
     OBJECTS,
     OTHER_KINDS,
     SPORTS,
     SWALLOWED,
-    UNCHANGED,
     VERB_FORMS,
     VERBS,
 )
 from mltta.labels import LabelSet
+from mltta.labels.number import singular
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 # Vowel signs and accents belong to their word, though \w leaves them out.
 _MARKS = "".join(chr(c) for c in range(0x300, 0xAC00) if unicodedata.category(chr(c)) in ("Mn", "Mc"))
 # A word, or one character of a script without spaces, or a mark that no phrase reaches across.
 _TOKEN = re.compile(rf"[{_CJK}]|(?:[^\W_{_CJK}]|[{_MARKS}])+|[,;:!?()]")
-
-
-@lru_cache(maxsize=65536)
-def singular(word: str) -> str:
-    """Return the singular of a lower-case English word; what looks singular already is returned as it is."""
-    if word in IRREGULAR:
-        return IRREGULAR[word]
-    if word.endswith("men") and word not in UNCHANGED:
-        return word[:-2] + "an"
-    if len(word) <= 3 or word[-1] != "s" or word in UNCHANGED or word.endswith(("ss", "us", "sis", "itis")):
-        return word
-    if word[:-1] in ENDS_IN_E:
-        return word[:-1]
-    if word.endswith("ies"):
-        return word[:-3] + "y"
-    if word.endswith(("oes", "sses", "xes", "zzes", "ches", "shes")):
-        return word[:-2]
-    if word.endswith(("buses", "tuses", "puses", "ruses")):  # buses, cactuses, octopuses, walruses
-        return word[:-2]
-    return word[:-1]
 
 
 class NounFilter:

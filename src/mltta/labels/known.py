@@ -5,52 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from mltta.labels.number import singular
 from mltta.labels.sets import BUILT_IN, LabelSet, label_key
 
 #: words before a label that say how many, or nothing
 COUNTS = frozenset(
-    (
-        "a",
-        "an",
-        "the",
-        "my",
-        "some",
-        "several",
-        "many",
-        "few",
-        "both",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-    )
-)
+    ("a", "an", "the", "my", "some", "several", "many", "few", "both", "one", "two", "three", "four", "five", "six")
+)  # fmt: skip
 COLOURS = frozenset(
-    (
-        "black",
-        "white",
-        "grey",
-        "gray",
-        "red",
-        "orange",
-        "yellow",
-        "green",
-        "blue",
-        "purple",
-        "pink",
-        "brown",
-        "beige",
-    )
-)
+    ("black", "white", "grey", "gray", "red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "beige")
+)  # fmt: skip
 #: named by a colour, and not what they are named after
 OTHER_THINGS = frozenset(("red panda",))
-IRREGULAR = {
-    "man": "men", "woman": "women", "child": "children", "person": "people", "mouse": "mice", "goose": "geese",
-    "foot": "feet", "tooth": "teeth", "knife": "knives", "leaf": "leaves", "wolf": "wolves", "shelf": "shelves",
-    "loaf": "loaves", "calf": "calves", "scarf": "scarves", "sheep": "sheep", "deer": "deer", "fish": "fishes",
-}  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -67,38 +33,32 @@ def known_labels() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 @lru_cache(maxsize=1)
-def _other_number() -> dict[str, str]:
-    """Plurals of the built-in labels, and singulars of those that are plurals, by what they stand for."""
-    found: dict[str, str] = {}
-    for key in known_labels():
-        first, _, last = key.rpartition(" ")
-        ends = [IRREGULAR[last]] if last in IRREGULAR else [last + "s"]
-        if last.endswith(("s", "x", "z", "ch", "sh", "o")):
-            ends.append(last + "es")
-        if last.endswith("y"):
-            ends.append(last[:-1] + "ies")
-        if last.endswith("s") and not last.endswith("ss"):
-            ends.append(last[:-1])
-        for end in ends:
-            found.setdefault(f"{first} {end}".strip(), key)
-    return found
+def _by_singular() -> dict[str, str]:
+    """The built-in labels by their singular: of "car" and "cars" the first."""
+    return {_singular(key): key for key in reversed(known_labels())}
 
 
-def _plain(key: str) -> str | None:
-    """The built-in label that a label is, but for articles, counts and number: "the dogs" is "dog"."""
+def _singular(key: str) -> str:
+    first, space, last = key.rpartition(" ")
+    return first + space + ("person" if last == "people" else singular(last))
+
+
+def _plain(key: str, before: frozenset[str] = COUNTS) -> str | None:
+    """The built-in label that a label is, but for articles, counts and number: "the dogs" is "dog".
+
+    Args:
+        before: words that may stand before it.
+    """
     words = key.split()
-    while len(words) > 1 and (words[0] in COUNTS or words[0].isdecimal()):
+    while len(words) > 1 and (words[0] in before or words[0].isdecimal()):
         del words[0]
     bare = " ".join(words)
-    return next((found for found in (bare, _other_number().get(bare)) if found in known_labels()), None)
+    return bare if bare in known_labels() else _by_singular().get(_singular(bare))
 
 
 def _coloured(key: str) -> str | None:
     """The built-in label that a label is a kind of by its colour: "a red car" is a "car"."""
-    words = key.split()
-    while len(words) > 1 and (words[0] in COUNTS | COLOURS or words[0].isdecimal()):
-        del words[0]
-    return None if key in OTHER_THINGS else _plain(" ".join(words))
+    return None if key in OTHER_THINGS else _plain(key, COUNTS | COLOURS)
 
 
 def with_known_words(labels: LabelSet) -> LabelSet:
@@ -118,7 +78,7 @@ def with_known_words(labels: LabelSet) -> LabelSet:
     kinds: list[tuple[str, ...]] = []
     for name, text in zip(labels.names, labels.texts, strict=True):
         key = label_key(name)
-        plain = key if key in known else _plain(key)
+        plain = _plain(key)
         kind = None
         if label_key(text) == key and plain is not None and (plain == key or plain not in given):
             text = known[plain][0]

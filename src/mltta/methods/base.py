@@ -281,7 +281,7 @@ def register(name: str, summary: str) -> Callable[[M], M]:
         taken = sorted(TAKEN.intersection(field.name for field in fields(cls.Config)))
         if taken:
             raise ConfigError(
-                f"{name}: a setting cannot be called {taken[0]!r}, which every method is given by that name"
+                f"{name}: a setting cannot be called {taken[0]!r}: taggers take something else by that name"
             )
         cls.name, cls.summary = name, summary
         _REGISTRY[name] = cls

@@ -35,7 +35,7 @@ from mltta.model.prompts import (
     load_descriptions,
 )
 from mltta.model.text_tower import TextTower
-from mltta.model.threads import beside_others, side_by_side
+from mltta.model.threads import each
 from mltta.model.vocabulary import Vocabulary
 
 log = logging.getLogger("mltta")
@@ -170,8 +170,6 @@ class Backbone:
         if not texts:
             raise ConfigError("no texts to encode")
         tokens = self.tokenizer(list(texts), context_length=self.context_length)
-        alone = self.device.type != "cpu" or beside_others()
-        each = map if alone else side_by_side().map
         if not (self.tower.tunable and self.tower.causal):
 
             @torch.no_grad()  # each thread has to be told
@@ -179,7 +177,7 @@ class Backbone:
                 found: Tensor = self.model.encode_text(part.to(self.device), normalize=True)
                 return found.cpu()
 
-            return torch.cat(list(each(whole, tokens.split(batch_size)))).float()
+            return torch.cat(each(whole, tokens.split(batch_size), self.device)).float()
         end = tokens.argmax(dim=-1)  # the end-of-text token has the highest id
         order = end.argsort(stable=True)
 
@@ -189,7 +187,7 @@ class Backbone:
             x = self.tower.embed(tokens[part, :length].to(self.device))
             return self.tower.run(x, end[part].to(self.device)).cpu()
 
-        return torch.cat(list(each(short, order.split(batch_size))))[order.argsort()]
+        return torch.cat(each(short, order.split(batch_size), self.device))[order.argsort()]
 
     def encode_labels(
         self,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.model.threads import beside_others, side_by_side
+from mltta.model.threads import each
 
 # Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it,
 # if each may take so much of the memory that is free.
@@ -33,9 +33,7 @@ class ImageTower:
 
     def __call__(self, views: Tensor) -> Tensor:
         """Unit float32 features (N, D), or (N, L, D) of a tower that gives several."""
-        parts = torch.split(views, self.chunk)
-        alone = self._device.type != "cpu" or beside_others()
-        return torch.cat(list((map if alone else side_by_side().map)(self.one_pass, parts)))
+        return torch.cat(each(self.one_pass, torch.split(views, self.chunk), self._device))
 
     @torch.no_grad()  # each thread has to be told
     def one_pass(self, views: Tensor) -> Tensor:

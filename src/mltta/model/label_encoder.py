@@ -11,7 +11,7 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.model.prompts import Prompts
 from mltta.model.text_tower import TextTower
-from mltta.model.threads import beside_others, by_one_thread, side_by_side
+from mltta.model.threads import each
 
 #: brings gradients (G, C, D) of the features back to contexts (G, M, W)
 PullBack = Callable[[Tensor], Tensor]
@@ -73,19 +73,18 @@ class LabelEncoder:
         """On a CPU long lists are divided among threads, each of which has its labels to itself."""
         device = self.context.device
         if device.type != "cpu" or len(self) <= LABELS_AT_ONCE:
-            return by_one_thread(lambda: self(self.context[None])[0], device)
+            return each(self, [self.context[None]], device)[0][0]
 
         @torch.no_grad()  # each thread has to be told
         def some(rows: Tensor) -> Tensor:
             return self.plain(self.context[None], rows)[0]
 
-        each = map if beside_others() else side_by_side().map
-        return torch.cat(list(each(some, torch.split(torch.arange(len(self)), LABELS_AT_ONCE))))
+        return torch.cat(each(some, torch.split(torch.arange(len(self)), LABELS_AT_ONCE), device))
 
     def initial(self) -> tuple[Tensor, PullBack]:
         """``linearize`` at the initial context, kept: every image's first step starts from it."""
         if self._initial is None:
-            self._initial = by_one_thread(lambda: self.linearize(self.context[None]), self.context.device)
+            self._initial = each(self.linearize, [self.context[None]], self.context.device)[0]
         return self._initial
 
     @torch.no_grad()

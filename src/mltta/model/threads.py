@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
@@ -18,6 +18,7 @@ import torch
 
 from mltta.errors import ConfigError
 
+P = TypeVar("P")
 T = TypeVar("T")
 _here = threading.local()
 
@@ -46,11 +47,13 @@ def side_by_side() -> ThreadPoolExecutor:
     return pool
 
 
-def by_one_thread(work: Callable[[], T], device: torch.device) -> T:
-    """Do something on a CPU by one thread of torch: a product's last bit may hang on how many share it."""
-    if device.type != "cpu" or beside_others():
-        return work()
-    return side_by_side().submit(work).result()
+def each(work: Callable[[P], T], parts: Iterable[P], device: torch.device) -> list[T]:
+    """Do the same with several things, on a CPU side by side and each by one thread of torch.
+
+    A product's last bit may hang on how many threads share it. Threads have to be told that there are no gradients.
+    """
+    alone = device.type != "cpu" or beside_others()
+    return list((map if alone else side_by_side().map)(work, parts))
 
 
 @contextmanager
