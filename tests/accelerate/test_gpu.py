@@ -13,6 +13,7 @@ from torch import Tensor
 import mltta
 from mltta.accelerate.cuda_search import SCANNED_IN_HALF, HalfSearch
 from mltta.accelerate.views import DeviceViews
+from mltta.images.load import load_image
 from mltta.images.specs import ViewSpec
 from mltta.images.views import Preprocess, render_views
 from mltta.model.search import Search
@@ -56,6 +57,7 @@ def test_views_made_on_the_device_are_pillows_to_the_bit(kernels, own_draws, dty
     renderer = DeviceViews(
         preprocess, "cuda", dtype, channels_last=True, kernels=kernels, own_draws=own_draws
     )
+    images = [load_image(image, working=True) for image in images]  # as a device is given them
     pixels = [torch.from_numpy(np.array(image)) for image in images]
     made = renderer.render(pixels, spec, 5, ids)
     for image, name, views in zip(images, ids, made, strict=True):

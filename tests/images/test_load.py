@@ -55,6 +55,36 @@ def png_of_zeros(width: int, height: int) -> bytes:
 # What is read
 
 
+@pytest.mark.parametrize("from_path", [True, False])
+def test_a_decoder_is_given_a_large_photo_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_path: bool
+) -> None:
+    """Each piece asks for the interpreter once more, which another thread may have."""
+    data = encode(Image.fromarray(noise(900, 1200)), "JPEG", quality=95)
+    assert len(data) > 8 * 65536
+    pieces: list[int] = []
+    get = Image._getdecoder  # type: ignore[attr-defined]
+
+    class Counting:
+        def __init__(self, *given: object):
+            self._own = get(*given)
+
+        def decode(self, piece: bytes) -> tuple[int, int]:
+            pieces.append(len(piece))
+            found: tuple[int, int] = self._own.decode(piece)
+            return found
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._own, name)
+
+    monkeypatch.setattr(Image, "_getdecoder", Counting)
+    (tmp_path / "a.jpg").write_bytes(data)
+    seen = load_image(tmp_path / "a.jpg" if from_path else data)
+    assert pieces[0] > 0.99 * len(data)
+    monkeypatch.undo()
+    assert seen.tobytes() == Image.open(io.BytesIO(data)).tobytes()
+
+
 @pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "WEBP"])
 def test_lossless_formats_keep_every_pixel(tmp_path: Path, kind: str) -> None:
     pixels = noise()

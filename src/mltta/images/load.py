@@ -39,6 +39,9 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 _STRIP_PIXELS = 1 << 20
+# A file up to this is read at once, and a decoder given so much at a time: by Pillow's 64 KiB a thread that decodes
+# asks for the interpreter a hundred times a photo, and waits for it whenever another thread computes.
+_AT_ONCE = 1 << 25
 _opening = threading.Lock()
 # Many threads decode; what may take a gigabyte is decoded by one of them at a time.
 _HUGE_PIXELS, _one_huge = 32_000_000, threading.Lock()
@@ -63,7 +66,7 @@ def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.I
         name = os.fsdecode(source)
         file, size = open_file(name)
         with file:
-            return _decode(file, size, name, working)
+            return _decode(_nearer(file, size, name), size, name, working)
     if isinstance(source, (bytes, bytearray, memoryview)):
         name = name or "image bytes"
         check_bytes(len(source), name)
@@ -101,6 +104,16 @@ def image_size(source: bytes, name: str) -> tuple[int, int]:
         return int(image.width), int(image.height)
 
 
+def _nearer(file: IO[bytes], size: int, name: str) -> IO[bytes]:
+    """A file in memory, unless it is a large one."""
+    if size > _AT_ONCE:
+        return file
+    try:
+        return io.BytesIO(file.read(_AT_ONCE))
+    except OSError as error:
+        raise ImageError(f"{name}: cannot be read: {error.strerror}") from None
+
+
 def _decode(file: IO[bytes], size: int, name: str, working: bool) -> Image.Image:
     """Read an encoded image, looking at its headers before any pixel."""
     image = _open(file, size, name)
@@ -119,7 +132,7 @@ def _open(file: IO[bytes], size: int, name: str) -> Image.Image:
         # Pillow warns from 89 megapixels on. Silence is process-wide: one thread at a time, headers only.
         with _opening, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            image: Image.Image = Image.open(file, formats=formats)
+            image = Image.open(file, formats=formats)
     except UnidentifiedImageError:
         raise ImageError(f"{name}: not a readable {KINDS} image; convert it to JPEG or PNG") from None
     except Image.DecompressionBombError:
@@ -131,6 +144,7 @@ def _open(file: IO[bytes], size: int, name: str) -> Image.Image:
     except Exception:
         raise _damaged(name) from None
     check_header(image, file, name)
+    image.decodermaxblock = _AT_ONCE
     return image
 
 
