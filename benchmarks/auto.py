@@ -81,7 +81,7 @@ def evidence(method: Auto, images: Images, at_once: int = 64) -> Tensor:
     found = []
     for start in range(0, len(images.data), at_once):
         scales = [images.views.features(spec)[start : start + at_once].float() for spec in method.needs]
-        shares = torch.stack([method.sure_share(views[:, 5:]) for views in scales]).mean(dim=0)
+        shares = method.over_scales([method.sure_share(views[:, 5:]) for views in scales])
         found.append(method.evidence(shares, method.heard(scales[0][:, :5])).cpu())
     return torch.cat(found)
 
@@ -288,6 +288,7 @@ def main() -> None:
         cases: list[tuple[str, dict[str, Any]]] = [
             ("all of it", {}),
             ("without captions", {"captions": False}),
+            ("labels without the captions that name them", {"concepts": 0.0}),
             ("without the background", {"background": 0.0}),
             ("one template", {"template": "a photo of a {}."}),
             ("one pass", {"effort": "fast"}),

@@ -57,6 +57,16 @@ def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
         t = feature(word)
         if word.casefold() not in own and all(s * (1 - t @ name) > APART for name in names):
             background.append(t)
+    base = default_captions(backbone)
+    captions = label_captions(table, backbone, base, apart=True)
+    vectors = captions.embeddings.double().numpy()
+    for label in range(len(names)):  # every word leans towards what captions say around the label
+        total = sum(v for v, mentions in zip(vectors, captions.mentions, strict=True) if label in mentions)
+        concept = total / np.linalg.norm(total)
+        names[label], *synonyms[label] = (
+            (t + c.concepts * concept) / np.linalg.norm(t + c.concepts * concept)
+            for t in (names[label], *synonyms[label])
+        )
     shares = np.zeros(len(names))
     specs = c.specs(224)
     for spec in specs:
@@ -72,10 +82,7 @@ def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
             p = np.array(e) / (sum(e) + c.background * rest)
             total += p.max() * p
             weights += p.max()
-        shares += total / weights / len(specs)
-    base = default_captions(backbone)
-    captions = label_captions(table, backbone, base, apart=True)
-    vectors = captions.embeddings.double().numpy()
+        shares += total / weights * (c.larger if spec is specs[1] else 1 - c.larger)
     heard = np.zeros(len(names))
     for i, view in enumerate(photos().features(specs[0])[image, :5].double().numpy()):
         like = np.exp(s * (vectors @ view - (vectors @ view).max()))

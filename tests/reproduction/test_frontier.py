@@ -51,15 +51,16 @@ def test_what_a_tower_does_not_allow_has_an_empty_row_and_its_reason(found):
 
 def test_a_row_holds_all_scorings_and_what_they_cost(found):
     table = frontier_table(found)
-    assert table.columns[:3] == ("mAP", "mAP softmax", "mAP z-score")
+    assert table.columns[:4] == ("mAP", "mAP softmax", "mAP z-score", "F1 of sets")
     rows = {row.name: [cell.ours for cell in row.cells] for row in table.rows}
     summary = found.lines[Entry("clip")].summaries[0]
-    assert rows["clip"][:4] == [summary.map, summary.map_softmax, summary.map_z_score, 1.0]
-    assert rows["clip"][5] is None
-    assert rows["zero (local)"][3] == pytest.approx(
-        5.0, abs=0.2
-    )  # the clean view, and one pass at twice its side
-    assert rows["bcp †"][5] > 0
+    scorings = [summary.map, summary.map_softmax, summary.map_z_score]
+    views, state = map(table.columns.index, ("views", "state, MB"))
+    assert rows["clip"][: views + 1] == [*scorings, 100 * summary.sets.f1, 1.0]
+    assert rows["clip"][state] is None
+    # the clean view, and one pass at twice its side
+    assert rows["zero (local)"][views] == pytest.approx(5.0, abs=0.2)
+    assert rows["bcp †"][state] > 0
     assert "over 2 orders" in table.rows[[row.name for row in table.rows].index("bcp †")].cells[0].note
     assert RECONSTRUCTED in table.notes
     scores = [cells[2] for cells in rows.values() if cells[2] is not None]

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.captions.compose import compose_captions
@@ -115,6 +116,14 @@ class LabelledCaptions:
         named = torch.zeros(self.n_labels, dtype=torch.bool, device=self.embeddings.device)
         named[self._pairs[1]] = True
         return named
+
+    @cached_property
+    def means(self) -> Tensor:
+        """Means (C, D), unit, of the captions that name each label; zero where none does."""
+        caption, label = (part.cpu() for part in self._pairs)  # there one sum has one order
+        said = self.embeddings.cpu()
+        total = torch.zeros(self.n_labels, said.shape[1]).index_add_(0, label, said[caption])
+        return F.normalize(total, dim=-1).to(self.embeddings.device)
 
     def speakers(self, feature: Tensor, label: int, n: int = 3) -> list[tuple[str, float]]:
         """The captions nearest to a feature (D,) that name a label, and how near each is; nearest first."""

@@ -150,6 +150,16 @@ class Line:
     def mean(self, name: str) -> float:
         return float(np.mean([getattr(summary, name) for summary in self.summaries]))
 
+    @property
+    def f1(self) -> float:
+        """F1 of the labels called present, in percent."""
+        return 100 * float(np.mean([summary.sets.f1 for summary in self.summaries]))
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds an image beyond encoding."""
+        return float(np.mean([summary.result.ms for summary in self.summaries]))
+
     def spread(self, name: str) -> str:
         """The standard deviation over the orders, in words; nothing for one order."""
         values = [getattr(summary, name) for summary in self.summaries]
@@ -240,8 +250,8 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
             cells.append(Cell(None, line.mean(name) - found[0].mean(name), *ends))
         cells += [
             Cell(ours=line.mean("map_z_score"), note=line.spread("map_z_score")),
-            Cell(ours=100 * float(np.mean([s.sets.f1 for s in line.summaries]))),
-            Cell(ours=float(np.mean([s.result.ms for s in line.summaries]))),
+            Cell(ours=line.f1),
+            Cell(ours=line.ms),
         ]
         if any_online:
             cells.append(

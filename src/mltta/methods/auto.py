@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,6 +15,7 @@ from mltta.images.geometry import cover
 from mltta.images.specs import AnySpec, LocalSpec
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import Config, Rule, local_spec
+from mltta.methods.words import in_context
 from mltta.model.encoded import Encoded
 
 log = logging.getLogger("mltta")
@@ -27,22 +29,26 @@ class AutoConfig(Config):
 
     #: "fast" looks once, at 10/7 of the model's own size, "best" a second time, at 16/7
     effort: Literal["fast", "best"] = "best"
+    #: what the second, larger look counts, of 1
+    larger: float = 0.7
     #: what a word of the background weighs beside a label's 1
     background: float = 0.1
+    #: what the mean of the captions that name a label weighs beside each of its words
+    concepts: float = 0.5
     #: the power of what captions say; a share that every label has; and that of one which no caption names
     votes: float = 0.5
     least_vote: float = 0.003
     unheard: float = 0.1
     #: where captions speak less than this of the best label of the list, all of them are less likely
-    silence: float = 0.32
+    silence: float = 0.25
     #: a label of a list of C has so many rivals beside the background: 1 + min(C, longest) / length
     length: float = 10.0
     longest: int = 100
     #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
-    slope: float = 0.72
-    bend: float = 0.4
+    slope: float = 0.69
+    bend: float = 0.44
     knee: float = -3.0
-    offset: float = 0.62
+    offset: float = 0.41
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         near = local_spec(side, 10 / 7, window=3, stride=1, clean=False)
@@ -51,7 +57,9 @@ class AutoConfig(Config):
     def rules(self) -> dict[str, Rule]:
         return {
             **super().rules(),
+            "larger": (lambda: 0 <= self.larger <= 1, "a share from 0 to 1"),
             "background": (lambda: self.background >= 0, "0 or more"),
+            "concepts": (lambda: self.concepts >= 0, "0 or more"),
             "votes": (lambda: self.votes >= 0, "0 or more"),
             "least_vote": (lambda: 0 < self.least_vote <= 1, "a share above 0, up to 1"),
             "unheard": (lambda: 0 <= self.unheard <= 1, "a share from 0 to 1"),
@@ -81,6 +89,8 @@ class Auto(Method):
         super().__init__(problem, config)
         assert problem.words is not None  # made because of ``uses_words``
         self.words, self.captions = problem.words, problem.captions
+        if self.captions is not None:
+            self.words = in_context(self.words, self.captions, config.concepts)
         if problem.backbone is not None:
             how = (
                 "tiles of the image" if problem.backbone.local is None else "the locations of its feature map"
@@ -93,12 +103,12 @@ class Auto(Method):
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         scales = [encoded.features(spec) for spec in self.needs]  # each (B, 5 + L, D)
-        shares = [self.sure_share(views[:, LocalSpec.PARTS :]) for views in scales]
-        evidence = self.evidence(torch.stack(shares).mean(dim=0), self.heard(scales[0][:, : LocalSpec.PARTS]))
+        shares = self.over_scales([self.sure_share(views[:, LocalSpec.PARTS :]) for views in scales])
+        evidence = self.evidence(shares, self.heard(scales[0][:, : LocalSpec.PARTS]))
         return {"view": self.odds(evidence)}
 
     def where(self, encoded: Encoded) -> Tensor:
-        """The posterior of the windows that cover each cell of a grid, sure windows counting more, mean over scales."""
+        """The posterior of the windows over each cell of a grid, the sure ones and the larger look counting more."""
         found = []
         for spec in self.needs:
             assert isinstance(spec, LocalSpec)
@@ -114,7 +124,12 @@ class Auto(Method):
                 "byxc,yh,xw->bchw", (weight[..., None] * p).view(len(p), n, n, -1), each, each
             )
             found.append(heat / total[:, None])
-        return torch.stack(found).mean(dim=0)
+        return self.over_scales(found)
+
+    def over_scales(self, found: Sequence[Tensor]) -> Tensor:
+        """The mean of what each look found, the larger one counting more."""
+        *first, last = found
+        return torch.lerp(first[0], last, self.config.larger) if first else last
 
     def posterior(self, views: Tensor) -> Tensor:
         """What each view (..., D) shows: the shares (..., C) of the labels, among them and the background."""

@@ -59,14 +59,9 @@ class Concepts(Method):
         super().__init__(problem, config)
         assert problem.captions is not None  # checked by the base class
         self.captions = problem.captions.named()
-        texts, text = self.captions.embeddings, self.text.features
-        total = torch.zeros_like(text)
-        for caption, labels in enumerate(self.captions.mentions):
-            for label in set(labels):
-                total[label] += texts[caption]
         named = self.captions.spoken_of[:, None]
         #: (C, D) unit; a label that no caption names is its prompt
-        self.concepts = F.normalize(torch.where(named, total, text), dim=-1)
+        self.concepts = torch.where(named, self.captions.means, self.text.features)
 
     @property
     def branch_names(self) -> list[str]:

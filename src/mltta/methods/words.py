@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from mltta.captions.labelled import LabelledCaptions
 from mltta.labels import LabelSet
 from mltta.labels.sets import label_key
 from mltta.model.backbone import Backbone
@@ -54,6 +56,14 @@ def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) 
         torch.tensor(owner, device=device),
         torch.tensor(share, device=device),
         background[~(named | close)],
+    )
+
+
+def in_context(words: Words, captions: LabelledCaptions, weight: float) -> Words:
+    """The same, each word of a label moved towards the mean of the captions that name the label."""
+    moved = F.normalize(words.features + weight * captions.means[words.owner], dim=-1)
+    return replace(
+        words, features=torch.where(captions.spoken_of[words.owner][:, None], moved, words.features)
     )
 
 

@@ -28,6 +28,7 @@ LOCAL = ("zero", "tpt", "c-tpt", "ml-tta", "boostadapter", "dpe", "reta")
 #: and several templates, for those that tune no prompt and are used with one
 SEVERAL = ("clip", "zero", "tda", "dmn", "boostadapter", "dpe", "bcp", "concepts", "piaa")
 TEMPLATES = "simple"
+COLUMNS = ("mAP", "mAP softmax", "mAP z-score", "F1 of sets", "views", "ms an image", "state, MB")
 MAP: dict[Scoring, str] = {"raw": "map", "softmax": "map_softmax", "z-score": "map_z_score"}
 
 
@@ -134,12 +135,13 @@ def frontier_table(found: Frontier) -> Table:
         cells = [Cell(ours=line.mean(name), note=line.spread(name)) for name in MAP.values()]
         cells[0] = Cell(printed, cells[0].ours, note=cells[0].note)
         cells += [
+            Cell(ours=line.f1),
             Cell(ours=found.prices[entry]),
-            Cell(ours=sum(s.result.ms for s in line.summaries) / len(line.summaries)),
+            Cell(ours=line.ms),
             Cell(ours=state / 1e6 if run["online"] else None),
         ]
         rows.append(Row(entry.title + _mark(entry), tuple(cells)))
-    rows += [Row(entry.title + _mark(entry), (Cell(),) * 6) for entry in found.skipped]
+    rows += [Row(entry.title + _mark(entry), (Cell(),) * len(COLUMNS)) for entry in found.skipped]
     notes = [f"{place.title}, {len(place.dataset.labels)} labels."]
     if any(_mark(entry) for entry in (*found.lines, *found.skipped)):
         notes.append(RECONSTRUCTED)
@@ -148,9 +150,9 @@ def frontier_table(found: Frontier) -> Table:
         "Milliseconds are those beyond encoding."
     )
     notes += [f"{entry.title} was not run: {why}" for entry, why in found.skipped.items()]
-    columns = ("mAP", "mAP softmax", "mAP z-score", "views", "ms an image", "state, MB")
-    lower = ("views", "ms an image", "state, MB")
-    return Table(f"The frontier, {place.title}", columns, tuple(rows), tuple(notes), lower_is_better=lower)
+    return Table(
+        f"The frontier, {place.title}", COLUMNS, tuple(rows), tuple(notes), lower_is_better=COLUMNS[-3:]
+    )
 
 
 def _mark(entry: Entry) -> str:
