@@ -57,3 +57,19 @@ def test_sets_grow_from_intersection_to_union() -> None:
     shared = captions.multi_hot(found).amin(-2)
     assert (shared <= sizes["vote"]).all()
     assert (sizes["vote"] <= sizes["union"]).all()
+
+
+def test_the_mean_of_a_label_counts_each_caption_that_names_it_once(monkeypatch):
+    torch.manual_seed(1)
+    texts = F.normalize(torch.randn(5, 8), dim=-1)
+    captions = LabelledCaptions(texts, MENTIONS, 5)  # no caption names the last one
+    wanted = torch.zeros(5, 8)
+    for text, labels in zip(texts, MENTIONS, strict=True):
+        for label in set(labels):
+            wanted[label] += text
+    wanted = F.normalize(wanted, dim=-1)
+    torch.testing.assert_close(captions.means, wanted)
+    assert not captions.means[4].any()
+    monkeypatch.setattr("mltta.captions.labelled.ROWS_AT_ONCE", 2)
+    by_parts = LabelledCaptions(texts, MENTIONS, 5)
+    assert torch.equal(by_parts.means, captions.means)

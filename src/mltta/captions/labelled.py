@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 PER_LABEL, COMPOSED_AT_MOST = 16, 8192
 # Pairs of a caption and a label that are added up at once.
 PAIRS_AT_ONCE = 2**18
+# Embeddings that are added up at once.
+ROWS_AT_ONCE = 2**14
 
 _lately_lock = threading.Lock()
 _lately: deque[tuple[tuple[LabelSet, str, str, str, str, bool], LabelledCaptions]] = deque(maxlen=4)
@@ -120,9 +122,10 @@ class LabelledCaptions:
     @cached_property
     def means(self) -> Tensor:
         """Means (C, D), unit, of the captions that name each label; zero where none does."""
-        caption, label = (part.cpu() for part in self._pairs)  # there one sum has one order
-        said = self.embeddings.cpu()
-        total = torch.zeros(self.n_labels, said.shape[1]).index_add_(0, label, said[caption])
+        said = self.embeddings.cpu()  # where a sum has one order
+        total = torch.zeros(self.n_labels, said.shape[1])
+        for caption, label in zip(*(part.cpu().split(ROWS_AT_ONCE) for part in self._pairs), strict=True):
+            total.index_add_(0, label, said[caption])
         return F.normalize(total, dim=-1).to(self.embeddings.device)
 
     def speakers(self, feature: Tensor, label: int, n: int = 3) -> list[tuple[str, float]]:
