@@ -122,10 +122,14 @@ class LabelledCaptions:
     @cached_property
     def means(self) -> Tensor:
         """Means (C, D), unit, of the captions that name each label; zero where none does."""
-        said = self.embeddings.cpu()  # where a sum has one order
+        said, captions, labels = (
+            self.embeddings.cpu(),
+            *(part.cpu() for part in self._pairs),
+        )  # sums have one order
         total = torch.zeros(self.n_labels, said.shape[1])
-        for caption, label in zip(*(part.cpu().split(ROWS_AT_ONCE) for part in self._pairs), strict=True):
-            total.index_add_(0, label, said[caption])
+        for start in range(0, len(labels), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            total.index_add_(0, labels[rows], said[captions[rows]])
         return F.normalize(total, dim=-1).to(self.embeddings.device)
 
     def speakers(self, feature: Tensor, label: int, n: int = 3) -> list[tuple[str, float]]:
