@@ -261,6 +261,16 @@ def test_the_installed_command_is_this_one():
     assert "ml-tta" in done.stdout
 
 
+def test_a_path_misspelt_is_told_before_anything_is_loaded():
+    command = [sys.executable, "-X", "importtime", "-m", "mltta", "tag", "nowhere.jpg"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "nowhere.jpg: no such file or folder; check the spelling of the path" in done.stderr
+    loaded = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines()]
+    assert "mltta.cli.tag" in loaded
+    assert "torch" not in loaded
+
+
 def test_help_does_not_wait_for_torch():
     code = "import sys, mltta.cli; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mltta.errors import ConfigError, MlttaError
+from mltta.errors import ConfigError, ImageError, MlttaError
 from mltta.images.budget import MAX_BYTES
 from mltta.images.find import Found, search_images
 from mltta.images.remote import is_url
+from mltta.storage.filesystems import is_remote
 
 STDIN = "-"
 #: what a file was when it was read: its size and the time it was changed
@@ -52,6 +53,14 @@ class Others:
             raise ConfigError(
                 f"{STDIN}: what is kept with -o is found again by its name; save the image first"
             )
+
+
+def refuse_missing(given: Sequence[str]) -> None:
+    """Say it at once, before anything is loaded, if nothing of what was given is there."""
+    if given and not any(
+        path == STDIN or is_url(path) or is_remote(path) or os.path.exists(path) for path in given
+    ):
+        raise ImageError(f"{given[0]}: no such file or folder; check the spelling of the path")
 
 
 def open_others(given: Sequence[str], allow_urls: bool) -> Others:

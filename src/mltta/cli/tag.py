@@ -167,10 +167,12 @@ def tag(
     ray_gpus: cluster.Gpus = 0.0,
     shard_size: cluster.ShardSize = None,
 ) -> None:
+    from mltta.cli.sources import Sources, open_others, refuse_missing
+
+    refuse_missing(given)
     from mltta.cli.closing import Closing
     from mltta.cli.into_photos import Keywords, Sorted
     from mltta.cli.pictures import Pictures, Thumbnails
-    from mltta.cli.sources import Sources, open_others
     from mltta.cli.tagging import Run, carry_out, open_sink
     from mltta.pipeline.execution import Execution
     from mltta.report.formats import format_of
