@@ -37,6 +37,7 @@ from mltta.pipeline.features import Pipeline
 from mltta.pipeline.prepare import Photo
 
 ABSENT = "zebra, giraffe, pizza, toilet, umbrella, surfboard, banana, refrigerator, keyboard, elephant, clock, kite"
+SMALL = ("cup", "bottle", "chair", "potted plant", "tie", "book")
 DISTRACTORS = (Path(__file__).parent / "distractors.txt").read_text(encoding="utf-8").split("\n")
 
 
@@ -269,6 +270,12 @@ def main() -> None:
     person = voc.data.labels.names.index("person")
     tell("person, precision", round(float(one.per_class_precision[person]), 3))
     tell("person, recall", round(float(one.per_class_recall[person]), 3))
+    coco = sets["coco"]
+    small = [coco.data.labels.names.index(name) for name in SMALL]
+    found, there = score["coco"].numpy()[:, small] >= shown_from, coco.truth[:, small] == 1
+    right = int((found & there).sum())
+    pooled = [right / max(1, int(found.sum())), right / max(1, int(there.sum()))]
+    tell("small things on COCO, precision, recall", [round(share, 3) for share in pooled])
     ap, f1 = over_lists(backbone, voc, [[i] for i in range(20)], shown_from, **options)
     tell("each VOC label alone, mean AP, F1", [round(ap, 2), round(f1, 4)])
     ap, f1 = over_lists(backbone, voc, fives(20), shown_from, **options)

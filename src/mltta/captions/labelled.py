@@ -122,10 +122,8 @@ class LabelledCaptions:
     @cached_property
     def means(self) -> Tensor:
         """Means (C, D), unit, of the captions that name each label; zero where none does."""
-        said, captions, labels = (
-            self.embeddings.cpu(),
-            *(part.cpu() for part in self._pairs),
-        )  # sums have one order
+        # on a CPU a sum has one order
+        said, captions, labels = self.embeddings.cpu(), *(part.cpu() for part in self._pairs)
         total = torch.zeros(self.n_labels, said.shape[1])
         for start in range(0, len(labels), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)

@@ -40,7 +40,7 @@ _UPRIGHT = {
 }
 _STRIP_PIXELS = 1 << 20
 # A file up to this is read at once, and a decoder given so much at a time: by Pillow's 64 KiB a thread that decodes
-# asks for the interpreter a hundred times a photo, and waits for it whenever another thread computes.
+# asks for the interpreter dozens of times a photo, and waits for it whenever another thread computes.
 _AT_ONCE = 1 << 25
 _opening = threading.Lock()
 # Many threads decode; what may take a gigabyte is decoded by one of them at a time.
