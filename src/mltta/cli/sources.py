@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mltta.errors import ConfigError, ImageError, MlttaError
+from mltta.errors import ConfigError, MlttaError
 from mltta.images.budget import MAX_BYTES
-from mltta.images.find import Found, search_images
+from mltta.images.find import Found, no_such, search_images
 from mltta.images.remote import is_url
 from mltta.storage.filesystems import is_remote
 
@@ -60,7 +60,7 @@ def refuse_missing(given: Sequence[str]) -> None:
     if given and not any(
         path == STDIN or is_url(path) or is_remote(path) or os.path.exists(path) for path in given
     ):
-        raise ImageError(f"{given[0]}: no such file or folder; check the spelling of the path")
+        raise no_such(given[0])
 
 
 def open_others(given: Sequence[str], allow_urls: bool) -> Others:

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePath, PurePosixPath
 
 from mltta.errors import ConfigError, MlttaError
-from mltta.images.find import Found
+from mltta.images.find import Found, no_such
 from mltta.images.formats import SUFFIXES, why_unreadable
 from mltta.images.remote import is_url
 from mltta.storage.filesystems import is_remote, list_store, open_store, open_stream
@@ -74,7 +74,7 @@ class Listing:
         elif Path(given).exists():
             yield from self._one(here, given)
         else:
-            raise MlttaError(f"{given}: no such file or folder; check the spelling of the path")
+            raise no_such(given)
 
     def _one(self, base: str, file: str) -> Iterator[Name | Rows]:
         """A file: a photo, unless its suffix says that it holds many."""

@@ -57,8 +57,13 @@ def search_images(paths: Paths) -> Found:
         elif path.exists():
             found.images.append(path)
         else:
-            raise ImageError(f"{path}: no such file or folder; check the spelling of the path")
+            raise no_such(path)
     return found
+
+
+def no_such(path: str | os.PathLike[str]) -> ImageError:
+    """What to raise for a path that leads nowhere."""
+    return ImageError(f"{path}: no such file or folder; check the spelling of the path")
 
 
 def find_images(paths: Paths) -> list[Path]:
