@@ -174,3 +174,12 @@ def test_a_damaged_profile_is_ignored_with_a_word_for_those_who_ask(damage, capl
         )  # a PNG of the huge one is refused by Pillow
     assert image_id(found) == image_id(noise())
     assert "ignored" in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "P", "RGB", "RGBA", "LA"])
+def test_a_second_reading_changes_nothing(mode):
+    picture = Image.fromarray(np.array([PATCHES], np.uint8)).convert(mode)
+    file = io.BytesIO()
+    picture.save(file, "PNG", icc_profile=matrix_profile(ADOBE, 2.2))
+    once = load_image(file.getvalue(), working=True)
+    assert load_image(once, working=True).tobytes() == once.tobytes()

@@ -167,10 +167,11 @@ def tag(
     ray_gpus: cluster.Gpus = 0.0,
     shard_size: cluster.ShardSize = None,
 ) -> None:
-    from mltta.cli.sources import Sources, open_others, refuse_missing
+    from mltta.cli.sources import Sources, open_others, refuse_missing, stamp
 
     refuse_missing(given)
     from mltta.cli.closing import Closing
+    from mltta.cli.early import Early
     from mltta.cli.into_photos import Keywords, Sorted
     from mltta.cli.pictures import Pictures, Thumbnails
     from mltta.cli.tagging import Run, carry_out, open_sink
@@ -271,11 +272,15 @@ def tag(
     if sources.skipped and not quiet:
         typer.echo(sources.skipped, err=True)
     with open_sink(kind, output, wide, overwrite) as sink:
-        tagger = asked()()
+        early = Early(
+            () if watch else files, lambda file: not overwrite and sink.done(str(file), stamp(file))
+        )
+        with early:  # what takes seconds to load is loaded here, and not before
+            tagger = asked()()
         if watch and tagger.method.online:
             raise ConfigError(f"{method} learns from the photos in their order: a folder that fills has none")
         execution.prepare(tagger.backbone, len(files))
         sink.begin(tagger.about() | {"top-k": top_k, "threshold": threshold}, tagger.labels.names)
-        run = Run(tagger, sources, sink, top_k, threshold, effects, quiet, closing)
+        run = Run(tagger, sources, sink, top_k, threshold, effects, quiet, closing, early)
         code = carry_out(run, files, watch)
     raise typer.Exit(code or closing.code)

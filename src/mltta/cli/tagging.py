@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from mltta.cli.closing import Closing
+from mltta.cli.early import Early
 from mltta.cli.progress import Progress
 from mltta.cli.sources import Source, Sources, Stamp, stamp
 from mltta.errors import ConfigError, ImageError
@@ -56,6 +58,7 @@ class Run:
     effects: Sequence[Effect] = ()
     quiet: bool = False
     closing: Closing = field(default_factory=Closing)
+    early: Early = field(default_factory=Early)
     _failed: dict[Source, Stamp | None] = field(default_factory=dict)
     _first: bool = True
 
@@ -78,7 +81,7 @@ class Run:
         bar.begin(len(todo))
         self.closing.start()
         try:
-            for file, tags in zip(todo, self.tagger.stream(todo), strict=True):
+            for file, tags in zip(todo, self.tagger.stream(map(self._photo, todo)), strict=True):
                 self._one(file, tags, stamps[file])
                 bar.advance()
         except KeyboardInterrupt:
@@ -103,6 +106,14 @@ class Run:
             for file, own in stamps.items()
             if not self.sink.done(str(file), own) and not (file in self._failed and self._failed[file] == own)
         ]
+
+    def _photo(self, file: Source) -> Any:
+        """A file, which may be decoded already; that is looked at when it is its turn."""
+        if not isinstance(file, Path):
+            return file
+        from mltta.pipeline.prepare import Photo
+
+        return Photo(0, str(file), partial(self.early.take, file), file.stem)
 
     def _one(self, file: Source, tags: Tags, seen: Stamp | None) -> None:
         tags.image = tags.image or str(file)  # what was piped has no name of its own

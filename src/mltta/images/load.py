@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
@@ -28,6 +28,9 @@ from mltta.images.budget import (
 from mltta.images.colour import to_srgb
 from mltta.images.formats import KINDS, formats_of
 from mltta.images.working import draft, reduced
+
+if TYPE_CHECKING:
+    import torch
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -74,7 +77,7 @@ def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.I
     if isinstance(source, Image.Image):
         check_size(*source.size, "image")
         return _finish(source, "image", working)
-    if isinstance(source, torch.Tensor):
+    if _is_tensor(source):
         source, kind = _tensor_to_array(source), "tensor"
     elif isinstance(source, np.ndarray):
         kind = "array"
@@ -165,6 +168,8 @@ def _finish(image: Image.Image, name: str, working: bool, own: bool = False) -> 
             reduced(image) if working and plain else image
         )  # before its colours are changed, which costs more
         rgb = _to_rgb(to_srgb(given), name)
+        if rgb is not given:
+            rgb.info.pop("icc_profile", None)  # it was of other pixels: a second reading would heed it
         if working:
             rgb = reduced(rgb)
         if own and rgb is not image:
@@ -228,6 +233,12 @@ def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
         return
     for top in range(0, image.height, rows):
         yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+def _is_tensor(source: Any) -> bool:
+    """Whether this is a tensor: there are none before somebody has imported torch, which takes seconds."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(source, torch.Tensor)
 
 
 def _tensor_to_array(tensor: torch.Tensor) -> NDArray[Any]:

@@ -9,12 +9,12 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
-
-import torch
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mltta.errors import ConfigError
-from mltta.model.backbone import Backbone
+
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
 
 log = logging.getLogger("mltta")
 # Compiling takes half a minute, and saves about a millisecond and a half of an image's 64 views.
@@ -56,6 +56,8 @@ class Execution:
 
     def images_at_once(self, backbone: Backbone) -> int:
         """As many as fill a GPU, or as there are threads."""
+        import torch  # here, so that a command can be read before it is there
+
         if self.batch_size is not None:
             return self.batch_size
         chosen = max(1, min(8, torch.get_num_threads()))
@@ -91,6 +93,8 @@ class Halving:
 
     def __call__(self, work: Work, items: Sequence[Any]) -> list[Any]:
         """The results of all items, in their order."""
+        import torch
+
         found: list[Any] = []
         while len(found) < len(items):
             part = items[len(found) : len(found) + self.size]

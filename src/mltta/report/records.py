@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mltta.tagger import Tags
+if TYPE_CHECKING:
+    from mltta.tagger import Tags
 
 #: "image", and either "error" or "present" and "labels"; for a gallery also "thumbnail" and "where"
 Record = dict[str, Any]

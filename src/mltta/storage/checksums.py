@@ -6,10 +6,10 @@ import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 #: the name a checksum goes by in plain data and in the headers of tensor files
 CHECKSUM = "checksum"
@@ -44,6 +44,8 @@ def sealed(held: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_tensors(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
     """The checksum of tensors and of what the header of their file says about them."""
+    import torch  # takes seconds, and most checksums are of no tensor
+
     found = zlib.crc32(of_data(about).encode())
     for name, tensor in sorted(tensors.items()):
         found = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), found)

@@ -1,0 +1,90 @@
+"""The seconds that a model's libraries take to load: the first photos are decoded meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+
+from PIL.Image import Image
+
+from mltta.cli.sources import Source, Stamp, stamp
+from mltta.errors import ImageError
+from mltta.images.load import load_image
+from mltta.pipeline.execution import cores
+
+#: bytes of the photos that wait: some 170, as one of 12 megapixels takes 3 million at its working size
+MOST_BYTES = 512 << 20
+# Pillow keeps four bytes for a pixel of three colours, and some thousand for an image.
+_PIXEL, _IMAGE = 4, 4096
+
+
+class Early:
+    """The first photos of a run, decoded by threads for as long as its ``with`` lasts, within a budget of memory.
+
+    What is not decoded then, or cannot be, is left to whoever tags it, who tells of errors too.
+    """
+
+    def __init__(
+        self,
+        files: Iterable[Source] = (),
+        done: Callable[[Source], bool] = lambda file: False,
+        *,
+        most: int = MOST_BYTES,
+    ):
+        """Args:
+        files: in the order they will be asked for; what is no file is passed over.
+        done: whether one will not be asked for.
+        most: bytes that may wait.
+        """
+        self._files, self._done, self._left = iter(files), done, most
+        self._ready: dict[Source, tuple[Stamp, Image]] = {}
+        self._lock, self._ended = threading.Lock(), False
+        self._threads: list[threading.Thread] = []
+        self._collects = gc.isenabled()
+
+    def __enter__(self) -> Early:
+        gc.disable()  # a million objects come that stay: looking for rubbish among them takes a second
+        for i in range(max(1, cores() - 1)):  # one core is left to the loading
+            self._threads.append(threading.Thread(target=self._work, name=f"mltta-early-{i}"))
+            self._threads[-1].start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended = True
+        for thread in self._threads:
+            thread.join()
+        if self._collects:
+            gc.enable()
+
+    def take(self, file: Source) -> Source | Image:
+        """The file decoded, once; or the file itself, if it was not, or has changed since."""
+        seen, image = self._ready.pop(file, (None, None))
+        return file if image is None or seen != stamp(file) else image
+
+    def _work(self) -> None:
+        while not self._ended:
+            with self._lock:
+                file = next(self._files, None)
+            if file is None:
+                return
+            if isinstance(file, Path) and not self._done(file):
+                self._decode(file)
+
+    def _decode(self, file: Path) -> None:
+        seen = stamp(file)
+        try:
+            image = load_image(file, working=True)
+        except ImageError:
+            return
+        cost = _IMAGE + _PIXEL * image.width * image.height
+        with self._lock:
+            if cost > self._left:
+                self._ended = True
+            elif seen is not None:
+                self._left -= cost
+                self._ready[file] = seen, image
