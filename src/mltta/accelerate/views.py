@@ -99,7 +99,9 @@ class DeviceViews:
         if self.device.type != "cuda" or flat[0].is_cuda:
             return torch.cat([image.to(self.device) for image in flat])
         pinned = torch.empty(sum(map(len, flat)), dtype=torch.uint8, pin_memory=True)
-        return torch.cat(flat, out=pinned).to(self.device, non_blocking=True)
+        # not by torch, whose threads would share this copy and then spin for a while, on cores that decode photos
+        np.concatenate([image.numpy() for image in flat], out=pinned.numpy())
+        return pinned.to(self.device, non_blocking=True)
 
     def _resample(
         self, source: Tensor, sizes: Ints, axes: Ints, views: Tensor, first: int, cubic: bool = False
