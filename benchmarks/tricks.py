@@ -33,6 +33,7 @@ SPEC = ViewSpec(count=64)
 CPU = {
     "shared-prefix": (("labels", "prefix_attention"), "stream"),
     "allocation": (("allocation",), "stream"),
+    "folding": (("folding",), "stream"),
     "search": (("search",), "search"),
 }
 CUDA = {

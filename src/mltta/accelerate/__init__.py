@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 TRICKS = {
     "shared-prefix": "the labels' context runs through the text tower once, padding never",
     "allocation": "CPU: freed memory is kept for the next layer",
+    "folding": "CPU: batch norms are folded into the convolutions before them",
     "search": "captions by the million: half precision on a GPU, FAISS on a CPU",
     "views": "GPU: views are made there",
     "kernels": "GPU: three kernels make all views of a batch",

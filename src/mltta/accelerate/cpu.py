@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from mltta.accelerate.allocation import keep_freed_memory
+from mltta.accelerate.folding import fold_norms
 from mltta.accelerate.labels import PackedLabelEncoder
 from mltta.accelerate.search import FaissSearch
 from mltta.model.acceleration import Acceleration
@@ -16,7 +17,7 @@ from mltta.model.text_tower import TextTower
 
 
 class CpuAcceleration(Acceleration):
-    """Memory kept, the labels' context run once, captions by the million searched by FAISS."""
+    """Memory kept, norms folded, the labels' context run once, captions by the million searched by FAISS."""
 
     def __init__(self, tricks: set[str]):
         self.tricks = tricks
@@ -24,6 +25,8 @@ class CpuAcceleration(Acceleration):
     def start(self, visual: torch.nn.Module) -> None:
         if "allocation" in self.tricks:
             keep_freed_memory()
+        if "folding" in self.tricks:
+            fold_norms(visual)
 
     def label_encoder(
         self, tower: TextTower, prompts: Prompts, context: Tensor | None, features: Tensor | None = None

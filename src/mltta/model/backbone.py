@@ -68,6 +68,7 @@ class Backbone:
         #: the model's own temperature, never 100 by habit
         self.logit_scale = float(self.model.logit_scale.exp())
         self.model.visual.to(image_dtype, memory_format=torch.channels_last)
+        _ = self.image_fingerprint  # of the weights as they came, before anything is made of them
         self.acceleration.start(self.model.visual)
         self.image_tower = self._image_tower()
         self._local_towers: dict[LocalSpec, ImageTower] = {}
