@@ -83,7 +83,7 @@ def evidence(method: Auto, images: Images, at_once: int = 64) -> Tensor:
     for start in range(0, len(images.data), at_once):
         scales = [images.views.features(spec)[start : start + at_once].float() for spec in method.needs]
         shares = method.over_scales([method.sure_share(views[:, 5:]) for views in scales])
-        found.append(method.evidence(shares, method.heard(scales[0][:, :5])).cpu())
+        found.append(method.evidence(shares, method.heard(scales)).cpu())
     return torch.cat(found)
 
 
@@ -298,6 +298,7 @@ def main() -> None:
             ("labels without the captions that name them", {"concepts": 0.0}),
             ("without the background", {"background": 0.0}),
             ("one template", {"template": "a photo of a {}."}),
+            ("without the look at the model's own size", {"smaller": 0.0, "larger": 0.7}),
             ("one pass", {"effort": "fast"}),
         ]
         for what, more in cases:

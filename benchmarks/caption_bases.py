@@ -90,7 +90,7 @@ def main() -> None:
             print(f"| {size:,} | " + " | ".join(row) + " |", flush=True)
         clip = measure(dataset, backbone, None, "clip", Path(folder)).map
         ours = measure(dataset, backbone, None, "ml-tta", Path(folder)).map
-    print(f"\nall of both: {len(written) + len(ruled):,}; the 12,000 that ship: {ours:.2f}; clip: {clip:.2f}")
+    print(f"\nall of both: {len(written) + len(ruled):,}; those that ship: {ours:.2f}; clip: {clip:.2f}")
     print(f"{len(dataset)} images, mAP by raw logits, {backbone.arithmetic} on {backbone.device.type}")
     if args.figure is not None:
         series = {**curves, "the shipped base": [ours] * len(sizes), "CLIP": [clip] * len(sizes)}

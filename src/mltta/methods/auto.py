@@ -27,10 +27,11 @@ GRID = 16
 class AutoConfig(Config):
     """One set of constants for every dataset, list and backbone; docs/auto.md says where each comes from."""
 
-    #: "fast" looks once, at 10/7 of the model's own size, "best" a second time, at 16/7
+    #: "fast" looks once, at 10/7 of the model's own size; "best" at that size itself and at 16/7, too
     effort: Literal["fast", "best"] = "best"
-    #: what the second, larger look counts, of 1
-    larger: float = 0.7
+    #: what the smallest and the largest of three looks count, of 1
+    smaller: float = 0.15
+    larger: float = 0.75
     #: what a word of the background weighs beside a label's 1
     background: float = 0.1
     #: what the mean of the captions that name a label weighs beside each of its words
@@ -45,19 +46,23 @@ class AutoConfig(Config):
     length: float = 10.0
     longest: int = 100
     #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
-    slope: float = 0.69
-    bend: float = 0.44
+    slope: float = 0.68
+    bend: float = 0.45
     knee: float = -3.0
-    offset: float = 0.41
+    offset: float = 0.38
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         near = local_spec(side, 10 / 7, window=3, stride=1, clean=False)
-        return (near,) if self.effort == "fast" else (near, local_spec(side, 16 / 7, 4, 2, clean=False))
+        if self.effort == "fast":
+            return (near,)
+        own = local_spec(side, 1, window=3, stride=1, clean=False)
+        return (own, near, local_spec(side, 16 / 7, window=4, stride=2, clean=False))
 
     def rules(self) -> dict[str, Rule]:
         return {
             **super().rules(),
-            "larger": (lambda: 0 <= self.larger <= 1, "a share from 0 to 1"),
+            "smaller": (lambda: 0 <= self.smaller <= 1, "a share from 0 to 1"),
+            "larger": (lambda: 0 <= self.larger <= 1 - self.smaller, "a share from 0 to what smaller leaves"),
             "background": (lambda: self.background >= 0, "0 or more"),
             "concepts": (lambda: self.concepts >= 0, "0 or more"),
             "votes": (lambda: self.votes >= 0, "0 or more"),
@@ -104,11 +109,10 @@ class Auto(Method):
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         scales = [encoded.features(spec) for spec in self.needs]  # each (B, 5 + L, D)
         shares = self.over_scales([self.sure_share(views[:, LocalSpec.PARTS :]) for views in scales])
-        evidence = self.evidence(shares, self.heard(scales[0][:, : LocalSpec.PARTS]))
-        return {"view": self.odds(evidence)}
+        return {"view": self.odds(self.evidence(shares, self.heard(scales)))}
 
     def where(self, encoded: Encoded) -> Tensor:
-        """The posterior of the windows over each cell of a grid, the sure ones and the larger look counting more."""
+        """The posterior of the windows over each cell of a grid, the sure ones and the largest look counting more."""
         found = []
         for spec in self.needs:
             assert isinstance(spec, LocalSpec)
@@ -127,9 +131,12 @@ class Auto(Method):
         return self.over_scales(found)
 
     def over_scales(self, found: Sequence[Tensor]) -> Tensor:
-        """The mean of what each look found, the larger one counting more."""
-        *first, last = found
-        return torch.lerp(first[0], last, self.config.larger) if first else last
+        """The mean of what each look found, the largest counting most."""
+        if len(found) == 1:
+            return found[0]
+        small, near, large = found
+        rest = 1 - self.config.smaller - self.config.larger
+        return self.config.smaller * small + rest * near + self.config.larger * large
 
     def posterior(self, views: Tensor) -> Tensor:
         """What each view (..., D) shows: the shares (..., C) of the labels, among them and the background."""
@@ -146,12 +153,16 @@ class Auto(Method):
         weight = p.amax(dim=-1, keepdim=True)
         return (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
 
-    def heard(self, parts: Tensor) -> Tensor | None:
-        """The share (B, C) of captions that name each label: half by the whole, half by its quarters (B, 5, D)."""
+    def heard(self, scales: Sequence[Tensor]) -> Tensor | None:
+        """The share (B, C) of captions that name each label: half by the whole, half by its quarters.
+
+        Of three looks (B, 5 + L, D), the two smaller ones are asked.
+        """
         if self.captions is None:
             return None
-        heard = self.captions.shares(parts.flatten(0, 1), self.logit_scale).view(*parts.shape[:2], -1)
-        return (heard[:, 0] + heard[:, 1:].mean(dim=1)) / 2
+        parts = torch.stack([views[:, : LocalSpec.PARTS] for views in scales[:2]], dim=1)  # (B, 2, 5, D)
+        heard = self.captions.shares(parts.flatten(0, 2), self.logit_scale).view(*parts.shape[:3], -1)
+        return ((heard[:, :, 0] + heard[:, :, 1:].mean(dim=2)) / 2).mean(dim=1)
 
     def evidence(self, shares: Tensor, heard: Tensor | None) -> Tensor:
         """Evidence (B, C), a logarithm, from what views and captions say of each label."""
