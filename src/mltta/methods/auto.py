@@ -97,9 +97,7 @@ class Auto(Method):
         if self.captions is not None:
             self.words = in_context(self.words, self.captions, config.concepts)
         if problem.backbone is not None:
-            how = (
-                "tiles of the image" if problem.backbone.local is None else "the locations of its feature map"
-            )
+            how = "tiles of the image" if problem.backbone.local is None else "the locations of its map"
             log.debug("auto looks at %s; its constants were measured with mini only", how)
 
     @property
@@ -154,10 +152,7 @@ class Auto(Method):
         return (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
 
     def heard(self, scales: Sequence[Tensor]) -> Tensor | None:
-        """The share (B, C) of captions that name each label: half by the whole, half by its quarters.
-
-        Of three looks (B, 5 + L, D), the two smaller ones are asked.
-        """
+        """The share (B, C) of captions that name each label, half by the whole, half by quarters, of the smaller looks."""
         if self.captions is None:
             return None
         parts = torch.stack([views[:, : LocalSpec.PARTS] for views in scales[:2]], dim=1)  # (B, 2, 5, D)
