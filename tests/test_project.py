@@ -15,6 +15,7 @@ import torch
 import yaml
 
 import mltta
+from mltta.methods import method_class
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,6 +36,13 @@ def test_the_version_is_said_once_in_the_package():
     assert "version" not in PROJECT["project"]
     assert PROJECT["project"]["dynamic"] == ["version"]
     assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "mltta.__version__"}
+
+
+@pytest.mark.parametrize("name", mltta.list_methods())
+def test_a_method_is_one_small_file(name):
+    """CONTRIBUTING and the guide promise it."""
+    file = Path(sys.modules[method_class(name).__module__].__file__ or "")
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 180
 
 
 def test_the_citation_is_of_this_project_and_version():

@@ -152,7 +152,7 @@ class Auto(Method):
         return (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
 
     def heard(self, scales: Sequence[Tensor]) -> Tensor | None:
-        """The share (B, C) of captions that name each label, half by the whole, half by quarters, of the smaller looks."""
+        """The share (B, C) of captions that name each label: half by the whole, half by quarters, of smaller looks."""
         if self.captions is None:
             return None
         parts = torch.stack([views[:, : LocalSpec.PARTS] for views in scales[:2]], dim=1)  # (B, 2, 5, D)
