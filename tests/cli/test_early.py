@@ -156,16 +156,22 @@ def test_a_command_that_fails_while_loading_says_so_and_ends(photos):
     assert not threads()
 
 
-def test_photos_are_decoded_before_torch_is_there(photos, tmp_path):
+def test_photos_are_decoded_before_torch_is_there_which_is_never_looked_through_again(photos, tmp_path):
     code = (
-        "import sys\nfrom mltta.cli import early, main\n"
-        "begin = early.Early.__enter__\n"
+        "import gc, sys\nfrom mltta.cli import early, main\n"
+        "begin, end = early.Early.__enter__, early.Early.__exit__\n"
         "def told(self):\n"
         "    print('torch' in sys.modules, file=sys.stderr)\n"
         "    return begin(self)\n"
-        "early.Early.__enter__ = told\n"
+        "def tell(self, *error):\n"
+        "    end(self, *error)\n"
+        "    print('torch' in sys.modules, gc.get_freeze_count() > 100_000, gc.isenabled(), file=sys.stderr)\n"
+        "early.Early.__enter__, early.Early.__exit__ = told, tell\n"
         "main()\n"
     )
     line = [sys.executable, "-c", code, "tag", photos / "good0.png", *CLIP, "-o", tmp_path / "tags.jsonl"]
     done = subprocess.run(list(map(str, line)), capture_output=True, text=True, check=True)
-    assert done.stderr.splitlines()[0] == "False"
+    before, after, *rest = done.stderr.splitlines()
+    assert before == "False"
+    assert after == "True True True"
+    assert rest[-1].startswith("written to"), "nothing is told behind the summary"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -43,7 +45,7 @@ class Early:
         self._ready: dict[Source, tuple[Stamp, Image]] = {}
         self._lock, self._ended = threading.Lock(), False
         self._threads: list[threading.Thread] = []
-        self._collects = gc.isenabled()
+        self._collects, self._loads = gc.isenabled(), "torch" not in sys.modules
 
     def __enter__(self) -> Early:
         gc.disable()  # a million objects come that stay: looking for rubbish among them takes a second
@@ -58,6 +60,9 @@ class Early:
         self._ended = True
         for thread in self._threads:
             thread.join()
+        if self._loads:
+            gc.freeze()  # what was loaded stays: it need not be looked through again and again
+            atexit.register(gc.unfreeze)  # or libraries tell at the end of what they think was lost
         if self._collects:
             gc.enable()
 
