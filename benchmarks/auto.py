@@ -298,7 +298,7 @@ def main() -> None:
             ("labels without the captions that name them", {"concepts": 0.0}),
             ("without the background", {"background": 0.0}),
             ("one template", {"template": "a photo of a {}."}),
-            ("without the look at the model's own size", {"smaller": 0.0, "larger": 0.7}),
+            ("without the windows of the smallest pass", {"smaller": 0.0}),
             ("one pass", {"effort": "fast"}),
         ]
         for what, more in cases:

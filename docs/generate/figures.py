@@ -75,10 +75,7 @@ def before_and_after(backbone: mltta.Backbone) -> None:
 def prices() -> None:
     """mAP over price, from the tables of results.md: the best of the three scorings."""
     page = (DOCS / "results.md").read_text(encoding="utf-8")
-    for title, file in (
-        ("VOC2012 val, dev half", "price-voc.svg"),
-        ("COCO, dev sample", "price-coco.svg"),
-    ):
+    for title, file in (("VOC2012 val, dev half", "price-voc.svg"), ("COCO, dev sample", "price-coco.svg")):
         table = page.split(f"**{title}**", 1)[1].split("\n\n", 2)[1]
         points = {}
         for line in table.splitlines()[2:]:

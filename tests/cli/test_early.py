@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from mltta.cli import early as early_
-from mltta.cli.early import Early
+from mltta.cli.early import Early, loading
 from mltta.cli.sources import Piped
 from mltta.errors import ConfigError
 from mltta.images.load import load_image
@@ -140,8 +140,9 @@ def test_an_error_while_loading_leaves_no_thread_and_decodes_no_more(photos):
     without_end = itertools.repeat(photos / "text.jpg")
 
     def load():
-        with Early(without_end):
+        with loading(), Early(without_end):
             assert threads()
+            assert not gc.isenabled()
             raise ConfigError("wrong")
 
     with pytest.raises(ConfigError):
@@ -159,19 +160,19 @@ def test_a_command_that_fails_while_loading_says_so_and_ends(photos):
 def test_photos_are_decoded_before_torch_is_there_which_is_never_looked_through_again(photos, tmp_path):
     code = (
         "import gc, sys\nfrom mltta.cli import early, main\n"
-        "begin, end = early.Early.__enter__, early.Early.__exit__\n"
+        "begin, take = early.Early.__enter__, early.Early.take\n"
         "def told(self):\n"
-        "    print('torch' in sys.modules, file=sys.stderr)\n"
+        "    print('torch' in sys.modules, gc.isenabled(), file=sys.stderr)\n"
         "    return begin(self)\n"
-        "def tell(self, *error):\n"
-        "    end(self, *error)\n"
-        "    print('torch' in sys.modules, gc.get_freeze_count() > 100_000, gc.isenabled(), file=sys.stderr)\n"
-        "early.Early.__enter__, early.Early.__exit__ = told, tell\n"
+        "def tell(self, file):\n"
+        "    print('torch' in sys.modules, gc.isenabled(), gc.get_freeze_count() > 100_000, file=sys.stderr)\n"
+        "    return take(self, file)\n"
+        "early.Early.__enter__, early.Early.take = told, tell\n"
         "main()\n"
     )
     line = [sys.executable, "-c", code, "tag", photos / "good0.png", *CLIP, "-o", tmp_path / "tags.jsonl"]
     done = subprocess.run(list(map(str, line)), capture_output=True, text=True, check=True)
     before, after, *rest = done.stderr.splitlines()
-    assert before == "False"
+    assert before == "False False"
     assert after == "True True True"
     assert rest[-1].startswith("written to"), "nothing is told behind the summary"

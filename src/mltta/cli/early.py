@@ -1,4 +1,4 @@
-"""The seconds that a model's libraries take to load: the first photos are decoded meanwhile."""
+"""The seconds that a model's libraries take to load: photos are decoded meanwhile, and no garbage is looked for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import atexit
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +22,21 @@ from mltta.pipeline.execution import cores
 MOST_BYTES = 512 << 20
 # Pillow keeps four bytes for a pixel of three colours, and some thousand for an image.
 _PIXEL, _IMAGE = 4, 4096
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Python's garbage collector rests: a million objects come that stay, and looking through them takes a second."""
+    collects, first = gc.isenabled(), "torch" not in sys.modules
+    gc.disable()
+    try:
+        yield
+    finally:
+        if first:
+            gc.freeze()  # what was loaded is left alone from here on
+            atexit.register(gc.unfreeze)  # or libraries tell at the end of what they think was lost
+        if collects:
+            gc.enable()
 
 
 class Early:
@@ -45,10 +61,8 @@ class Early:
         self._ready: dict[Source, tuple[Stamp, Image]] = {}
         self._lock, self._ended = threading.Lock(), False
         self._threads: list[threading.Thread] = []
-        self._collects, self._loads = gc.isenabled(), "torch" not in sys.modules
 
     def __enter__(self) -> Early:
-        gc.disable()  # a million objects come that stay: looking for rubbish among them takes a second
         for i in range(max(1, cores() - 1)):  # one core is left to the loading
             self._threads.append(threading.Thread(target=self._work, name=f"mltta-early-{i}"))
             self._threads[-1].start()
@@ -60,11 +74,6 @@ class Early:
         self._ended = True
         for thread in self._threads:
             thread.join()
-        if self._loads:
-            gc.freeze()  # what was loaded stays: it need not be looked through again and again
-            atexit.register(gc.unfreeze)  # or libraries tell at the end of what they think was lost
-        if self._collects:
-            gc.enable()
 
     def take(self, file: Source) -> Source | Image:
         """The file decoded, once; or the file itself, if it was not, or has changed since."""

@@ -171,7 +171,7 @@ def tag(
 
     refuse_missing(given)
     from mltta.cli.closing import Closing
-    from mltta.cli.early import Early
+    from mltta.cli.early import Early, loading
     from mltta.cli.into_photos import Keywords, Sorted
     from mltta.cli.pictures import Pictures, Thumbnails
     from mltta.cli.tagging import Run, carry_out, open_sink
@@ -275,7 +275,7 @@ def tag(
         early = Early(
             () if watch else files, lambda file: not overwrite and sink.done(str(file), stamp(file))
         )
-        with early:  # what takes seconds to load is loaded here, and not before
+        with loading(), early:  # what takes seconds to load is loaded here, and not before
             tagger = asked()()
         if watch and tagger.method.online:
             raise ConfigError(f"{method} learns from the photos in their order: a folder that fills has none")
