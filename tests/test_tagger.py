@@ -295,7 +295,6 @@ def test_the_readmes_python_passes_the_strictest_type_check(tmp_path):
         "-m",
         "mypy",
         "--strict",
-        "--follow-imports=silent",
         "--cache-dir",
         ROOT / ".mypy_cache",
     ]

@@ -21,8 +21,9 @@ def made(kind: type[LabelEncoder], labels: list[str]) -> LabelEncoder:
     return kind(backbone.tower, backbone._layout(chosen, "a photo of a {}."), None)
 
 
-def test_a_vit_b_16_text_tower_with_the_coco_labels_agrees_to_one_in_a_hundred_thousand():
-    result = compare("ViT-B/16", "coco", repeat=1, device="cpu")
+@pytest.mark.parametrize("labels", ["voc", pytest.param("coco", marks=pytest.mark.soak)])
+def test_the_text_tower_of_a_vit_b_16_agrees_to_one_in_a_hundred_thousand(labels):
+    result = compare("ViT-B/16", labels, repeat=1, device="cpu")
     assert result["feature error"] < 1e-5
     assert result["gradient error"] < 1e-5
 

@@ -248,8 +248,8 @@ def held() -> tuple[int, int]:
 def test_memory_stays_flat_over_a_long_stream(name):
     method = make(name, **({"views": 16} if "views" in CLASSES[name].Config.__dataclass_fields__ else {}))
     views = max(rows(spec) for spec in method.needs)
-    # 50,000 features, but where each image is tuned on or sent through the image tower again
-    total = 200 if method.tunes_context or method.looks_again else 50_000 // views
+    # 20,000 features, but where each image is tuned on or sent through the image tower again
+    total = 200 if method.tunes_context or method.looks_again else 20_000 // views
     state = method.start() if isinstance(method, OnlineMethod) else {}
     for part in range(10):
         images = encoded(method, total // 10, seed=part)

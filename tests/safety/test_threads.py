@@ -44,17 +44,16 @@ print([tags.top() for tags in tagger().stream([photo(seed) for seed in range(8)]
 long = [f"thing number {i} beside a sofa" for i in range(300)]
 print(hashlib.sha256(mini.encode_labels(LabelSet.of(long)).features.numpy().tobytes()).hexdigest())
 for method in ("clip", "ml-tta", "tda"):
-    tagger = Tagger(mini, ["cat", "dog", "sofa", "person"], method)
-    for photo in ("cat", "officer"):
-        print(method, [(x["label"], x["score"].hex()) for x in tagger(f"examples/photos/{photo}.jpg")])
+    tagger = Tagger(mini, ["cat", "dog", "sofa", "person"], method, **({} if method == "clip" else {"views": 8}))
+    print(method, [(x["label"], x["score"].hex()) for x in tagger("examples/photos/cat.jpg")])
 """
 
 
-def test_scores_have_the_same_bits_with_one_two_and_four_threads_of_torch():
+def test_scores_have_the_same_bits_with_one_and_four_threads_of_torch():
     said = {}
-    for threads in ("1", "2", "4"):
+    for threads in ("1", "4"):
         command = [sys.executable, "-c", BITS, threads]
         done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
         said[threads] = done.stdout
     assert "dog" in said["1"]
-    assert said["1"] == said["2"] == said["4"]
+    assert said["1"] == said["4"]
