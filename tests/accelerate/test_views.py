@@ -213,8 +213,8 @@ device_views.resample = resample
 rng = np.random.default_rng(0)
 for last, mode, interpolation in ((True, "shortest", "bicubic"), (False, "longest", "bilinear")):
     preprocess = Preprocess(size=24, resize_mode=mode, interpolation=interpolation)
-    spec = ViewSpec(count=2, working_size=30)
-    images = [Image.fromarray(rng.integers(0, 256, (h, w, 3), dtype=np.uint8)) for w, h in ((61, 40), (9, 60), (5, 7))]
+    spec = ViewSpec(count=3, working_size=30)
+    images = [Image.fromarray(rng.integers(0, 256, (h, w, 3), dtype=np.uint8)) for w, h in ((61, 40), (9, 90), (5, 7))]
     made = DeviceViews(preprocess, "cpu", channels_last=last).render(
         [torch.from_numpy(np.array(image)) for image in images], spec, 5, ["a", "b", "c"]
     )

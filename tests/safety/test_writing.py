@@ -87,7 +87,7 @@ def killed_builds(tmp_path: Path, moments: list[int]) -> None:
 
 
 def test_a_caption_build_killed_while_saving_is_taken_up_by_the_same_command(tmp_path):
-    killed_builds(tmp_path, [6])
+    killed_builds(tmp_path, [1, 6])
 
 
 @pytest.mark.soak

@@ -20,7 +20,7 @@ LABELS = ["person", "dog", "train", "flower"]
 def test_sigterm_finishes_what_was_accepted_and_takes_nothing_new():
     with process("--method", "ml-tta") as (url, running):
         found: list[dict] = []
-        asking = threading.Thread(target=lambda: found.extend(Client(url, retries=0).tag(PHOTOS[:2], LABELS)))
+        asking = threading.Thread(target=lambda: found.extend(Client(url, retries=0).tag(PHOTOS[:3], LABELS)))
         asking.start()
         end = time.monotonic() + 60
         while "mltta_calls_in_flight 1.0" not in httpx.get(f"{url}/metrics").text:
@@ -30,7 +30,7 @@ def test_sigterm_finishes_what_was_accepted_and_takes_nothing_new():
         assert running.wait(60) == 0
         want = Tagger(mini(), LABELS, "ml-tta")
         assert [entry["labels"] for entry in found] == [
-            to_record(want(photo))["labels"] for photo in PHOTOS[:2]
+            to_record(want(photo))["labels"] for photo in PHOTOS[:3]
         ]
         with pytest.raises(httpx.TransportError):
             httpx.get(f"{url}/health")
