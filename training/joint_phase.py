@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +15,9 @@ from training.compose import cut
 from training.judge import Judges
 from training.label_sentences import LabelSentences
 from training.lists import Lists
+from training.loop import Finish, Losses, make_steps
 from training.material import Material, Rows
-from training.optimise import Average, Optimiser
+from training.optimise import Optimiser
 from training.pictures import Large, Pictures, Whole, geometry
 from training.progress import Log
 from training.recipe import Recipe
@@ -27,8 +25,6 @@ from training.rule import SOFTER
 from training.supervision import NounSupervision, Targets
 from training.towers import Towers
 from training.windows import features, locations
-
-Losses = dict[str, Tensor]
 
 
 @dataclass
@@ -143,39 +139,10 @@ class JointPhase:
         weight = self.nouns.importance(targets)
         return losses.asymmetric(logits, targets.value, weight, self.recipe.gamma, self.recipe.margin)
 
-    def run(self, log: Log, deadline: float, finish: Callable[[int, dict[str, Tensor]], None]) -> None:
-        """Make the steps; the schedule shrinks so as to end by `deadline`, in `time.time()`.
-
-        Args:
-            finish: called at the end with the number of the step and the averaged weights.
-        """
-        r, t, begin = self.recipe, self.towers, time.time()
+    def run(self, log: Log, deadline: float, finish: Finish) -> None:
+        """Make the steps, with the settings of the recipe."""
+        r, t = self.recipe, self.towers
         optimiser = Optimiser(
             t.parameters(), t.free, lr=r.lr, lr_image=r.lr_image, decay=r.decay, warmup=r.warmup, pull=r.pull
         )
-        average = Average(t.model, r.ema)
-        for step in range(r.steps):
-            progress = max((step + 1) / r.steps, (time.time() - begin) / max(deadline - begin, 1e-9))
-            optimiser.rate(progress)
-            parts = self.losses()
-            loss = sum(
-                (getattr(r, f"w_{k}") * v for k, v in parts.items()), torch.zeros((), device=self.device)
-            )
-            optimiser.step(loss)
-            t.limit_scale()
-            average.update(t.model)
-            last = progress >= 1
-            if step % 50 == 0 or last:
-                scales = {"scale": t.model.logit_scale.exp().item(), "noun scale": t.noun_scale.exp().item()}
-                log(
-                    phase="joint",
-                    step=step,
-                    loss=loss.item(),
-                    **{k: v.item() for k, v in parts.items()},
-                    **scales,
-                )
-                if not math.isfinite(loss.item()):
-                    raise FloatingPointError(f"the loss is not finite at step {step}")
-            if last:
-                finish(step, average.state)
-                break
+        make_steps("joint", r.steps, self.losses, t, optimiser, r, log, deadline, finish)

@@ -9,6 +9,7 @@ both with sharper logits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from training.material import Rows
 from training.windows import pooled
 
 CLASSES = 1000
+AT_ONCE = 64  # images that they look at together
 CELL = 32  # pixels between two locations of a map
 
 
@@ -44,8 +46,8 @@ class Judges(NamedTuple):
 class Judge:
     """One classifier, or several, and what they think of every image.
 
-    Their logits are averaged, over the sizes at which they look as well. They look at all images first, always at as
-    many together.
+    Their logits are averaged, over the sizes at which they look as well. They look at all images before the first
+    answer, always at as many together.
 
     Args:
         pack: folder with the weights.
@@ -60,17 +62,18 @@ class Judge:
         if not self.models:
             raise FileNotFoundError(f"{pack} holds no classifier: run prepare again")
         self.cells = sizes[0] // CELL
-        shape = (len(images), CLASSES, self.cells, self.cells)
-        self.logits = torch.empty(shape, dtype=torch.half, device=self.device)
-        self._look()
 
+    @cached_property
     @torch.no_grad()
-    def _look(self, batch: int = 64) -> None:
-        """Look at all images."""
-        for part in even_parts(len(self.images), batch, self.device):
+    def logits(self) -> Tensor:
+        """What they think of all images (n, 1000, cells, cells); they look when they are first asked."""
+        shape = (len(self.images), CLASSES, self.cells, self.cells)
+        logits = torch.empty(shape, dtype=torch.half, device=self.device)
+        for part in even_parts(len(self.images), AT_ONCE, self.device):
             views = [squashed(self.images[part], size) for size in self.sizes]
             seen = [self._see(model, x) for model in self.models for x in views]
-            self.logits[part] = (self.sharper * torch.stack(seen).mean(0)).half()
+            logits[part] = (self.sharper * torch.stack(seen).mean(0)).half()
+        return logits
 
     def _see(self, model: nn.Module, x: Tensor) -> Tensor:
         """Logits (n, 1000, cells, cells) at the locations of the grid."""
@@ -79,6 +82,16 @@ class Judge:
         maps = F.adaptive_avg_pool2d(maps.float(), self.cells)
         last: nn.Linear = model.classifier  # type: ignore[assignment]
         return F.conv2d(maps, last.weight[:, :, None, None], last.bias)
+
+    @torch.no_grad()
+    def now(self, pixels: Tensor, window: int, stride: int = 1) -> Tensor:
+        """Probabilities (n * V, 1000) in the windows of pictures it has not seen, at the size they have."""
+        found = []
+        for model in self.models:
+            maps = pooled(model.forward_features(pixels), window, stride)  # type: ignore[operator]
+            found.append(model.classifier(maps).float())  # type: ignore[operator]
+        sharper = self.sharper if window else 1.0
+        return (sharper * torch.stack(found).mean(0)).softmax(-1).flatten(0, 1)
 
     def __call__(self, rows: Rows, boxes: Tensor, grid: tuple[int, int]) -> Tensor:
         """Logits (n, 1000, *grid) of crops of images, on a grid of locations.

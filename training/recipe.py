@@ -25,6 +25,7 @@ class Recipe:
 
     text_steps: int = _setting(1200, "steps of the text tower alone, first")
     steps: int = _setting(900, "steps of both towers together")
+    match_steps: int = _setting(0, "steps of the image tower alone, last, on pictures that nobody took")
     side: int = _setting(224, "of pictures seen as one vector, and of the parts of composed ones")
     batch: int = _setting(448, "images of a joint step at that side, composed ones not counted")
     text_batch: int = _setting(2048, "sentences of a step of the text tower alone")
@@ -54,11 +55,21 @@ class Recipe:
     composed_imagenet: float = _setting(0.5, "share of ImageNet photographs in composed pictures")
     layouts: tuple[tuple[int, int], ...] = _setting(LAYOUTS, "of composed pictures, drawn")
 
+    match_batch: int = _setting(256, "pictures of such a step at that side")
+    match_large: float = _setting(96.0, "pixels of its large ones, in units of 224 x 224")
+    match_smallest: float = _setting(0.25, "least share of an image that a crop covers in it")
+    keep_size: int = _setting(
+        0, "side at which windows were seen when it began, where that is larger; 0: their own"
+    )
+    lr_match: float = _setting(1e-4, "its learning rate")
+
     w_contrastive: float = _setting(1.0, "weight of images against captions")
     softness: float = _setting(0.3, "share of the target for captions of nearly the same meaning")
     soft_temperature: float = _setting(0.1, "what nearly means")
     w_distil: float = _setting(1.5, "weight of following the classifier on the whole picture")
     verdict: float = _setting(0.25, "share of its confident windows in what it says of the whole")
+    w_match: float = _setting(1.0, "weight of following the classifier on pictures that nobody took")
+    w_keep: float = _setting(1.0, "weight, on them, of saying of everyday words what was said before")
     w_text: float = _setting(2.0, "weight of following MiniLM")
     w_noun: float = _setting(1.0, "weight of nouns by one vector")
     w_rank: float = _setting(0.3, "weight of nouns against each other by one vector")

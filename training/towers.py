@@ -26,11 +26,12 @@ class Towers:
         torch.manual_seed(recipe.start)
         sentences, device = material.sentences, material.device
         self.texts, self.device = sentences.texts, device
-        width = sentences.goals.shape[1]
+        base = clip.read(Path(recipe.base))[0] if recipe.base else None
+        width = sentences.goals.shape[1] if base is None else base.text_projection.shape[1]
         self.config = clip.config(sentences.vocab_size, CONTEXT, width, recipe.text_width, recipe.text_layers)
         self.model = clip.build(self.config).eval()
-        if recipe.base:
-            self.model.load_state_dict(clip.read(Path(recipe.base))[0].state_dict())
+        if base is not None:
+            self.model.load_state_dict(base.state_dict())
         else:
             clip.start_from_classifier(self.model, load_file(material.folder / f"{TOWER}.safetensors"))
         trunk = self.model.visual.trunk

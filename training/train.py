@@ -23,6 +23,7 @@ from training import pack
 from training.holdout import measure
 from training.joint_phase import JointPhase
 from training.judge import Judge, Judges
+from training.match_phase import MatchPhase
 from training.material import Material
 from training.progress import Log
 from training.recipe import Recipe, describe, named
@@ -58,12 +59,17 @@ def train(
         learn_texts(towers, material, recipe, log, begin + TEXT_SHARE * (deadline - begin))
 
     def finish(step: int, state: dict[str, Tensor]) -> None:
+        towers.model.load_state_dict(state)  # the next phase goes on from it
         clip.save(out, state, towers.config, material.folder / pack.BPE)
         figures = measure(clip.read(out)[0].to(material.device), material, views)
         log(phase="held out", step=step, **figures)
         (out / "parts" / "log.jsonl").write_bytes(log.file.read_bytes())
 
-    JointPhase(material, towers, judges, recipe).run(log, deadline - RESERVE, finish)
+    if recipe.steps:
+        until = (begin + deadline) / 2 if recipe.match_steps else deadline
+        JointPhase(material, towers, judges, recipe).run(log, until - RESERVE, finish)
+    if recipe.match_steps:
+        MatchPhase(material, towers, judges.windows, recipe).run(log, deadline - RESERVE, finish)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -170,10 +170,11 @@ def test_a_run_goes_on_from_a_model_that_is_there(work: Path) -> None:
     train.main(
         ["--pieces", str(work / "pieces"), "--out", str(work / "more"), "--keep", "6", "4", "--store", "64",
          "--set", f"{TINY},base={work / 'runs/a'}", "--judge-sizes", "64", *VIEWS, "--device", "cpu", "--minutes", "5",
-         "--run", "still:lr=0,lr_image=0", "--run", "on:lr=1e-2"]
+         "--run", "still:lr=0,lr_image=0", "--run", "on:lr=1e-2",
+         "--run", "match:steps=0,match_steps=2,match_batch=4,match_large=1,keep_size=160,lr_match=1e-2"]
     )  # fmt: skip
-    before, still, on = (
-        model.read(work / name)[0].state_dict() for name in ("runs/a", "more/still", "more/on")
+    before, still, on, match = (
+        model.read(work / name)[0].state_dict() for name in ("runs/a", "more/still", "more/on", "more/match")
     )
     name = "text_projection"
     assert torch.equal(before[name], still[name])
@@ -181,6 +182,10 @@ def test_a_run_goes_on_from_a_model_that_is_there(work: Path) -> None:
     lines = log_of(work / "more/on")
     assert lines[0]["recipe"]["base"] == "a", "not a folder of the machine it ran on"
     assert not any(line.get("phase") == "text" for line in lines)
+    assert [line["phase"] for line in log_of(work / "more/match")[1:]] == ["match", "match", "held out"]
+    changed = {k for k in before if not torch.equal(before[k], match[k])}
+    assert {"visual.head.proj.weight", "visual.trunk.conv_stem.weight"} <= changed
+    assert all(k.startswith("visual.") and "running" not in k for k in changed), "texts and statistics stay"
 
 
 def test_the_judge_reads_a_crop_off_the_locations_in_it(work: Path) -> None:

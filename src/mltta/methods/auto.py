@@ -32,24 +32,26 @@ class AutoConfig(Config):
     #: what the smallest and the largest of three looks count, of 1
     smaller: float = 0.15
     larger: float = 0.75
+    #: a view weighs as much as it is sure of a label, to this power
+    sureness: float = 1.5
     #: what a word of the background weighs beside a label's 1
-    background: float = 0.1
+    background: float = 0.05
     #: what the mean of the captions that name a label weighs beside each of its words
     concepts: float = 0.5
     #: the power of what captions say; a share that every label has; and that of one which no caption names
-    votes: float = 0.5
+    votes: float = 0.45
     least_vote: float = 0.003
     unheard: float = 0.1
     #: where captions speak less than this of the best label of the list, all of them are less likely
-    silence: float = 0.25
+    silence: float = 0.2
     #: a label of a list of C has so many rivals beside the background: 1 + min(C, longest) / length
     length: float = 10.0
     longest: int = 100
     #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
-    slope: float = 0.68
-    bend: float = 0.45
+    slope: float = 0.71
+    bend: float = 0.42
     knee: float = -3.0
-    offset: float = 0.38
+    offset: float = 0.22
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         near = local_spec(side, 10 / 7, window=3, stride=1, clean=False)
@@ -63,6 +65,7 @@ class AutoConfig(Config):
             **super().rules(),
             "smaller": (lambda: 0 <= self.smaller <= 1, "a share from 0 to 1"),
             "larger": (lambda: 0 <= self.larger <= 1 - self.smaller, "a share from 0 to what smaller leaves"),
+            "sureness": (lambda: self.sureness >= 0, "0 or more"),
             "background": (lambda: self.background >= 0, "0 or more"),
             "concepts": (lambda: self.concepts >= 0, "0 or more"),
             "votes": (lambda: self.votes >= 0, "0 or more"),
@@ -119,7 +122,7 @@ class Auto(Method):
             first, last = 0.0, 1 - spec.window / spec.size
             starts = [first + (last - first) * i / max(1, n - 1) for i in range(n)]
             each = torch.from_numpy(cover(starts, spec.window / spec.size, GRID)).to(p)  # (n, GRID)
-            weight = p.amax(dim=-1)
+            weight = p.amax(dim=-1) ** self.config.sureness
             grid = weight.view(-1, n, n)
             total = torch.einsum("byx,yh,xw->bhw", grid, each, each).clamp(min=1e-12)
             heat = torch.einsum(
@@ -148,7 +151,7 @@ class Auto(Method):
     def sure_share(self, views: Tensor) -> Tensor:
         """The posterior (B, C) of the views (B, L, D) of one scale; a view weighs as much as it is sure of a label."""
         p = self.posterior(views)
-        weight = p.amax(dim=-1, keepdim=True)
+        weight = p.amax(dim=-1, keepdim=True) ** self.config.sureness
         return (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
 
     def heard(self, scales: Sequence[Tensor]) -> Tensor | None:

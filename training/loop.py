@@ -1,0 +1,61 @@
+"""The steps of a phase: down the gradient of weighted losses, with a schedule that ends in time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from training.optimise import Average, Optimiser
+from training.progress import Log
+from training.recipe import Recipe
+from training.towers import Towers
+
+Losses = dict[str, Tensor]
+#: called at the end with the number of the step and the averaged weights
+Finish = Callable[[int, dict[str, Tensor]], None]
+
+
+def make_steps(
+    phase: str,
+    steps: int,
+    losses: Callable[[], Losses],
+    towers: Towers,
+    optimiser: Optimiser,
+    recipe: Recipe,
+    log: Log,
+    deadline: float,
+    finish: Finish,
+) -> None:
+    """Make the steps; the schedule shrinks so as to end by `deadline`, in `time.time()`.
+
+    Args:
+        phase: what the log calls it.
+        losses: all losses of a step, each weighted by the setting ``w_`` and its name.
+    """
+    begin, average = time.time(), Average(towers.model, recipe.ema)
+    for step in range(steps):
+        progress = max((step + 1) / steps, (time.time() - begin) / max(deadline - begin, 1e-9))
+        optimiser.rate(progress)
+        parts = losses()
+        loss = sum(
+            (getattr(recipe, f"w_{k}") * v for k, v in parts.items()), torch.zeros((), device=towers.device)
+        )
+        optimiser.step(loss)
+        towers.limit_scale()
+        average.update(towers.model)
+        last = progress >= 1
+        if step % 50 == 0 or last:
+            scales = {
+                "scale": towers.model.logit_scale.exp().item(),
+                "noun scale": towers.noun_scale.exp().item(),
+            }
+            log(phase=phase, step=step, loss=loss.item(), **{k: v.item() for k, v in parts.items()}, **scales)
+            if not math.isfinite(loss.item()):
+                raise FloatingPointError(f"the loss is not finite at step {step}")
+        if last:
+            finish(step, average.state)
+            break
