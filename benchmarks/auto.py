@@ -82,8 +82,8 @@ def evidence(method: Auto, images: Images, at_once: int = 64) -> Tensor:
     found = []
     for start in range(0, len(images.data), at_once):
         scales = [images.views.features(spec)[start : start + at_once].float() for spec in method.needs]
-        shares = method.over_scales([method.sure_share(views[:, 5:]) for views in scales])
-        found.append(method.evidence(shares, method.heard(scales)).cpu())
+        seen = method.over_scales([method.seen(views[:, 5:]) for views in scales])
+        found.append(method.evidence(seen, method.heard(scales)).cpu())
     return torch.cat(found)
 
 
@@ -296,6 +296,8 @@ def main() -> None:
             ("all of it", {}),
             ("without captions", {"captions": False}),
             ("labels without the captions that name them", {"concepts": 0.0}),
+            ("the mean of the views alone", {"peak": 0.0}),
+            ("the best view alone", {"peak": 1.0}),
             ("without the background", {"background": 0.0}),
             ("one template", {"template": "a photo of a {}."}),
             ("without the windows of the smallest pass", {"smaller": 0.0}),

@@ -27,10 +27,12 @@ from training import pack
 from training.compose import mosaic
 from training.imagenet_words import PARTIAL, WITHOUT_PEOPLE
 from training.images import even_parts, squashed
+from training.judge import Judge
 from training.lists import Lists
 from training.material import Material, Rows
 from training.rule import AUTO, Scale, answers, views
 from training.supervision import class_labels, group
+from training.windows import features, locations
 
 WATCHED = ("person", "dog")  # what earlier models saw where there was none
 FEWEST = 5  # positives that a noun needs to be measured
@@ -68,6 +70,9 @@ def measure(model: CLIP, material: Material, scales: Sequence[Scale] = AUTO) -> 
     if len(samples):
         groups = np.random.default_rng(0).integers(len(samples), size=(len(samples), 4))
         mixed = np.where((shown[groups] == 1).any(1), 1, shown[groups].min(1)).astype(np.int8)
+        for way, size, window in (("one", 224, 0), ("fast", 320, 3)):
+            everything = torch.cat([flickr, samples])
+            figures[f"classifier KL {way}"] = disagreement(model, material, everything, size, window)
         for name, images, labels in (("samples", samples, shown), ("mosaics", _four(samples, groups), mixed)):
             used = chosen(material, labels)
             for way, found in ask(model, material, images, used, scales).items():
@@ -107,6 +112,24 @@ def ask(
         found.append(answers(views(model, pictures, scales), text, model.logit_scale.exp()))
     one, fast, *_ = every = torch.cat(found, 1)[:, : len(images)]
     return {"one": one, "fast": fast, "auto": every.mean(0)}
+
+
+def disagreement(model: CLIP, material: Material, images: Tensor, size: int, window: int) -> float:
+    """How far what a model says of ImageNet's classes is from what the classifiers say: KL divergence in nats.
+
+    It tells whether the model still knows, on images it was not trained on, what the classifier knew that it came from.
+    """
+    judge = Judge(material.folder, images, [size])
+    text, scale = _encoded(model, material, material.sentences.classes[:, 0]), model.logit_scale.exp()
+    found = []
+    for part in even_parts(len(images), 64, images.device):
+        pictures = squashed(images[part], size)
+        said = judge.now(pictures, window)  # (n * V, 1000)
+        z = features(model, locations(model, pictures), window).flatten(0, 1)
+        found.append(
+            F.kl_div((scale * z @ text.T).log_softmax(-1), said, reduction="none").sum(-1).view(len(part), -1)
+        )
+    return float(torch.cat(found)[: len(images)].mean())
 
 
 def _by_one_vector(model: CLIP, material: Material, images: Tensor, labels: Labels) -> dict[str, float]:

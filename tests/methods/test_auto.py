@@ -67,10 +67,10 @@ def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
             (t + c.concepts * concept) / np.linalg.norm(t + c.concepts * concept)
             for t in (names[label], *synonyms[label])
         )
-    shares = np.zeros(len(names))
+    shares, bests = np.zeros(len(names)), np.zeros(len(names))
     specs = c.specs(224)
     for spec, counts in zip(specs, (c.smaller, 1 - c.smaller - c.larger, c.larger), strict=True):
-        total, weights = np.zeros(len(names)), 0.0
+        total, weights, best = np.zeros(len(names)), 0.0, np.zeros(len(names))
         for view in photos().features(spec)[image, 5:].double().numpy():
             e = []
             for name, words in zip(names, synonyms, strict=True):
@@ -80,9 +80,11 @@ def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
                 e.append(mass)
             rest = sum(math.exp(s * (view @ word)) for word in background)
             p = np.array(e) / (sum(e) + c.background * rest)
-            total += p.max() * p
-            weights += p.max()
+            total += p.max() ** c.sureness * p
+            weights += p.max() ** c.sureness
+            best = np.maximum(best, p)
         shares += counts * total / weights
+        bests += counts * best
     heard = np.zeros(len(names))
     for spec in specs[:2]:  # captions are asked about the two smaller looks
         for i, view in enumerate(photos().features(spec)[image, :5].double().numpy()):
@@ -92,7 +94,8 @@ def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
                 heard[label] += (0.25 if i == 0 else 0.0625) * like[named].sum() / like.sum()
     found = []
     for label in range(len(names)):
-        z = math.log(shares[label]) + math.log(1 + min(len(names), c.longest) / c.length)
+        z = (1 - c.peak) * math.log(shares[label]) + c.peak * math.log(bests[label])
+        z += math.log(1 + min(len(names), c.longest) / c.length)
         z += c.votes * math.log(heard[label] + c.least_vote)
         z += min(0.0, math.log((heard.max() + c.least_vote) / c.silence))
         found.append(c.slope * z + c.bend * max(z - c.knee, 0) + c.offset)
@@ -158,7 +161,15 @@ def test_cells_are_covered_as_far_as_intervals_reach():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"background": -1.0}, {"silence": 0.0}, {"effort": "slow"}, {"longest": 0}, {"smaller": 0.5}]
+    "bad",
+    [
+        {"background": -1.0},
+        {"silence": 0.0},
+        {"effort": "slow"},
+        {"longest": 0},
+        {"smaller": 0.5},
+        {"peak": 2.0},
+    ],
 )
 def test_constants_that_make_no_sense_are_refused(bad):
     with pytest.raises(ConfigError):

@@ -16,6 +16,7 @@ from tests.training.standins import write_classifier, write_data, write_minilm, 
 from training import certainty, evaluate, holdout, model, pack, pieces, prepare, train
 from training.images import squashed
 from training.judge import Judge, in_windows
+from training.material import Material
 
 VIEWS = ("--views", "64", "96x2x1", "128x2x2")
 TINY = (
@@ -91,6 +92,8 @@ def test_every_run_logs_all_losses_and_what_it_measures_on_images_kept_out(work:
             "nouns mAP one",
             "nouns mAP auto",
             "mosaics mAP auto",
+            "classifier KL one",
+            "classifier KL fast",
         } <= last.keys()
 
 
@@ -194,6 +197,21 @@ def test_the_judge_reads_a_crop_off_the_locations_in_it(work: Path) -> None:
     left_half_mirrored = torch.tensor([[[-0.5, 0, -0.5], [0, 1, 0]]])
     found = judge(np.array([0]), left_half_mirrored, (4, 2))
     assert torch.allclose(found, judge.logits[:, :, :, :2].flip(3).float(), atol=1e-5)
+
+
+def test_disagreement_is_the_mean_divergence_from_the_classifiers(work: Path) -> None:
+    material = Material(work / "pack", torch.device("cpu"), 64, (3, 2), None)
+    towers, images = model.read(work / "runs/a")[0], material.images[:3]
+    prompts = material.sentences.texts.batch(material.sentences.classes[:, 0])
+    names = model.encode_text(towers, *prompts).detach()
+    found = []
+    for image in images:
+        x = squashed(image[None], 64)
+        judge = Judge(work / "pack", image[None], (64,))
+        said = torch.stack([c(x) for c in judge.models]).mean(0).softmax(-1)
+        own = (towers.logit_scale.exp() * model.encode_image(towers, x) @ names.T).softmax(-1).detach()
+        found.append(float((said * (said / own).log()).sum()))
+    assert holdout.disagreement(towers, material, images, 64, 0) == pytest.approx(np.mean(found), rel=1e-3)
 
 
 def test_how_sure_the_judge_is(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,28 +30,29 @@ class AutoConfig(Config):
     #: "fast" looks once, at 10/7 of the model's own size; "best" at that size itself and at 16/7, too
     effort: Literal["fast", "best"] = "best"
     #: what the smallest and the largest of three looks count, of 1
-    smaller: float = 0.15
-    larger: float = 0.75
-    #: a view weighs as much as it is sure of a label, to this power
-    sureness: float = 1.5
+    smaller: float = 0.1
+    larger: float = 0.8
+    #: a view weighs as much as it is sure of a label, to this power; and what the best view counts beside their mean
+    sureness: float = 2.0
+    peak: float = 0.55
     #: what a word of the background weighs beside a label's 1
     background: float = 0.05
     #: what the mean of the captions that name a label weighs beside each of its words
     concepts: float = 0.5
     #: the power of what captions say; a share that every label has; and that of one which no caption names
-    votes: float = 0.45
+    votes: float = 0.4
     least_vote: float = 0.003
     unheard: float = 0.1
     #: where captions speak less than this of the best label of the list, all of them are less likely
-    silence: float = 0.2
+    silence: float = 0.22
     #: a label of a list of C has so many rivals beside the background: 1 + min(C, longest) / length
-    length: float = 10.0
+    length: float = 15.0
     longest: int = 100
     #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
-    slope: float = 0.71
-    bend: float = 0.42
-    knee: float = -3.0
-    offset: float = 0.22
+    slope: float = 0.8
+    bend: float = 0.77
+    knee: float = -1.7
+    offset: float = -0.1
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         near = local_spec(side, 10 / 7, window=3, stride=1, clean=False)
@@ -66,6 +67,7 @@ class AutoConfig(Config):
             "smaller": (lambda: 0 <= self.smaller <= 1, "a share from 0 to 1"),
             "larger": (lambda: 0 <= self.larger <= 1 - self.smaller, "a share from 0 to what smaller leaves"),
             "sureness": (lambda: self.sureness >= 0, "0 or more"),
+            "peak": (lambda: 0 <= self.peak <= 1, "a share from 0 to 1"),
             "background": (lambda: self.background >= 0, "0 or more"),
             "concepts": (lambda: self.concepts >= 0, "0 or more"),
             "votes": (lambda: self.votes >= 0, "0 or more"),
@@ -109,8 +111,8 @@ class Auto(Method):
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         scales = [encoded.features(spec) for spec in self.needs]  # each (B, 5 + L, D)
-        shares = self.over_scales([self.sure_share(views[:, LocalSpec.PARTS :]) for views in scales])
-        return {"view": self.odds(self.evidence(shares, self.heard(scales)))}
+        seen = self.over_scales([self.seen(views[:, LocalSpec.PARTS :]) for views in scales])
+        return {"view": self.odds(self.evidence(seen, self.heard(scales)))}
 
     def where(self, encoded: Encoded) -> Tensor:
         """The posterior of the windows over each cell of a grid, the sure ones and the largest look counting more."""
@@ -119,16 +121,12 @@ class Auto(Method):
             assert isinstance(spec, LocalSpec)
             p = self.posterior(encoded.features(spec)[:, LocalSpec.PARTS :])  # (B, L, C)
             n = math.isqrt(p.shape[1])
-            first, last = 0.0, 1 - spec.window / spec.size
-            starts = [first + (last - first) * i / max(1, n - 1) for i in range(n)]
+            starts = [(1 - spec.window / spec.size) * i / max(1, n - 1) for i in range(n)]
             each = torch.from_numpy(cover(starts, spec.window / spec.size, GRID)).to(p)  # (n, GRID)
-            weight = p.amax(dim=-1) ** self.config.sureness
-            grid = weight.view(-1, n, n)
-            total = torch.einsum("byx,yh,xw->bhw", grid, each, each).clamp(min=1e-12)
-            heat = torch.einsum(
-                "byxc,yh,xw->bchw", (weight[..., None] * p).view(len(p), n, n, -1), each, each
-            )
-            found.append(heat / total[:, None])
+            weight = p.amax(dim=-1, keepdim=True) ** self.config.sureness
+            both = torch.cat([weight * p, weight], dim=-1).view(len(p), n, n, -1)
+            heat = torch.einsum("byxc,yh,xw->bchw", both, each, each)
+            found.append(heat[:, :-1] / heat[:, -1:].clamp(min=1e-12))
         return self.over_scales(found)
 
     def over_scales(self, found: Sequence[Tensor]) -> Tensor:
@@ -148,11 +146,12 @@ class Auto(Method):
         other = (scale * (views @ words.background.T - 0.4)).exp().sum(dim=-1, keepdim=True)
         return mass / (mass.sum(dim=-1, keepdim=True) + self.config.background * other).clamp(min=1e-30)
 
-    def sure_share(self, views: Tensor) -> Tensor:
-        """The posterior (B, C) of the views (B, L, D) of one scale; a view weighs as much as it is sure of a label."""
+    def seen(self, views: Tensor) -> Tensor:
+        """The posteriors (2, B, C) of a look's views (B, L, D): their mean, the sure ones counting, and the best."""
         p = self.posterior(views)
         weight = p.amax(dim=-1, keepdim=True) ** self.config.sureness
-        return (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
+        mean = (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
+        return torch.stack([mean, p.amax(dim=1)])
 
     def heard(self, scales: Sequence[Tensor]) -> Tensor | None:
         """The share (B, C) of captions that name each label: half by the whole, half by quarters, of smaller looks."""
@@ -162,10 +161,11 @@ class Auto(Method):
         heard = self.captions.shares(parts.flatten(0, 2), self.logit_scale).view(*parts.shape[:3], -1)
         return ((heard[:, :, 0] + heard[:, :, 1:].mean(dim=2)) / 2).mean(dim=1)
 
-    def evidence(self, shares: Tensor, heard: Tensor | None) -> Tensor:
-        """Evidence (B, C), a logarithm, from what views and captions say of each label."""
+    def evidence(self, seen: Tensor, heard: Tensor | None) -> Tensor:
+        """Evidence (B, C), a logarithm, from what views (2, B, C) and captions (B, C) say of each label."""
         c = self.config
-        z = shares.clamp(min=1e-7).log() + math.log(1 + min(shares.shape[-1], c.longest) / c.length)
+        mean, best = seen.clamp(min=1e-7).log().unbind()
+        z = mean.lerp(best, c.peak) + math.log(1 + min(seen.shape[-1], c.longest) / c.length)
         if heard is None or self.captions is None:
             return z + c.votes * math.log(c.unheard + c.least_vote)
         named = self.captions.spoken_of
