@@ -114,6 +114,7 @@ def ask(
     return {"one": one, "fast": fast, "auto": every.mean(0)}
 
 
+@torch.inference_mode()
 def disagreement(model: CLIP, material: Material, images: Tensor, size: int, window: int) -> float:
     """How far what a model says of ImageNet's classes is from what the classifiers say: KL divergence in nats.
 

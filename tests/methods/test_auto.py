@@ -95,20 +95,21 @@ def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
     found = []
     for label in range(len(names)):
         z = (1 - c.peak) * math.log(shares[label]) + c.peak * math.log(bests[label])
-        z += math.log(1 + min(len(names), c.longest) / c.length)
+        many = len(names) > c.longest
+        rivals = c.longest * (len(names) / c.longest) ** (1 / 6) if many else len(names)
+        z += math.log(1 + rivals / c.length)
         z += c.votes * math.log(heard[label] + c.least_vote)
         z += min(0.0, math.log((heard.max() + c.least_vote) / c.silence))
         found.append(c.slope * z + c.bend * max(z - c.knee, 0) + c.offset)
     return found
 
 
-@pytest.mark.parametrize("image", [0, 1])
-def test_the_rule_is_the_loop_of_its_page(image):
+@pytest.mark.parametrize(("image", "longest"), [(0, 100), (1, 100), (1, 2)])
+def test_the_rule_is_the_loop_of_its_page(image, longest):
     labels = "cat, helmet, flag"
-    got = make(labels).branches(photos())["view"][image]
-    torch.testing.assert_close(
-        got.double(), torch.tensor(naive(labels, image, AutoConfig()), dtype=torch.float64), atol=2e-3, rtol=0
-    )
+    got = make(labels, longest=longest).branches(photos())["view"][image].double()
+    plain = naive(labels, image, AutoConfig(longest=longest))
+    torch.testing.assert_close(got, torch.tensor(plain, dtype=torch.float64), atol=2e-3, rtol=0)
 
 
 def test_one_pass_is_cheaper_and_its_views_are_among_those_of_three():

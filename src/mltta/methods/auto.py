@@ -45,7 +45,7 @@ class AutoConfig(Config):
     unheard: float = 0.1
     #: where captions speak less than this of the best label of the list, all of them are less likely
     silence: float = 0.22
-    #: a label of a list of C has so many rivals beside the background: 1 + min(C, longest) / length
+    #: a label has 1 + R / length rivals; R is how long the list is, beyond longest it grows with the sixth root
     length: float = 15.0
     longest: int = 100
     #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
@@ -131,11 +131,9 @@ class Auto(Method):
 
     def over_scales(self, found: Sequence[Tensor]) -> Tensor:
         """The mean of what each look found, the largest counting most."""
-        if len(found) == 1:
-            return found[0]
-        small, near, large = found
-        rest = 1 - self.config.smaller - self.config.larger
-        return self.config.smaller * small + rest * near + self.config.larger * large
+        c = self.config
+        counts = (c.smaller, 1 - c.smaller - c.larger, c.larger) if len(found) > 1 else (1.0,)
+        return torch.stack([count * each for count, each in zip(counts, found, strict=True)]).sum(dim=0)
 
     def posterior(self, views: Tensor) -> Tensor:
         """What each view (..., D) shows: the shares (..., C) of the labels, among them and the background."""
@@ -165,7 +163,9 @@ class Auto(Method):
         """Evidence (B, C), a logarithm, from what views (2, B, C) and captions (B, C) say of each label."""
         c = self.config
         mean, best = seen.clamp(min=1e-7).log().unbind()
-        z = mean.lerp(best, c.peak) + math.log(1 + min(seen.shape[-1], c.longest) / c.length)
+        count = seen.shape[-1]
+        rivals = min(count, c.longest) * max(1.0, count / c.longest) ** (1 / 6)
+        z = mean.lerp(best, c.peak) + math.log(1 + rivals / c.length)
         if heard is None or self.captions is None:
             return z + c.votes * math.log(c.unheard + c.least_vote)
         named = self.captions.spoken_of
