@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import torch
 
 from mltta.labels import LabelSet
 from tests.training.standins import write_classifier, write_data, write_minilm, write_voc
-from training import certainty, evaluate, holdout, model, pack, pieces, prepare, train
+from training import certainty, evaluate, holdout, model, pack, pieces, prepare, tokenizer, train
 from training.images import squashed
 from training.judge import Judge, in_windows
 from training.material import Material
+from training.ship import FILES
+from training.soup import mixed
 
 VIEWS = ("--views", "64", "96x2x1", "128x2x2")
 TINY = (
@@ -128,6 +131,15 @@ def test_a_soup_is_the_mean_of_its_runs(work: Path) -> None:
     name = "visual.head.proj.weight"
     assert not torch.equal(a[name], b[name])
     assert torch.allclose(soup[name], (a[name] + b[name]) / 2, atol=1e-4)
+
+
+def test_a_run_is_averaged_with_a_model_that_ships(work: Path, tmp_path: Path) -> None:
+    shipped = tmp_path / "shipped"
+    shutil.copytree(work / "runs/a", shipped)
+    tokenizer.write(shipped, FILES)  # which names the tokenizer in the settings
+    mixed([work / "runs/a", shipped], tmp_path / "mean")
+    a, mean = (model.read(folder)[0].state_dict() for folder in (work / "runs/a", tmp_path / "mean"))
+    assert all(torch.equal(a[k], mean[k]) for k in a)
 
 
 def test_what_is_saved_is_measured_again_to_the_same_figures(work: Path) -> None:
