@@ -70,9 +70,9 @@ def measure(model: CLIP, material: Material, scales: Sequence[Scale] = AUTO) -> 
     if len(samples):
         groups = np.random.default_rng(0).integers(len(samples), size=(len(samples), 4))
         mixed = np.where((shown[groups] == 1).any(1), 1, shown[groups].min(1)).astype(np.int8)
+        judge = Judge(material.folder, torch.cat([flickr, samples]), [224])
         for way, size, window in (("one", 224, 0), ("fast", 320, 3)):
-            everything = torch.cat([flickr, samples])
-            figures[f"classifier KL {way}"] = disagreement(model, material, everything, size, window)
+            figures[f"classifier KL {way}"] = disagreement(model, material, judge, size, window)
         for name, images, labels in (("samples", samples, shown), ("mosaics", _four(samples, groups), mixed)):
             used = chosen(material, labels)
             for way, found in ask(model, material, images, used, scales).items():
@@ -115,12 +115,12 @@ def ask(
 
 
 @torch.inference_mode()
-def disagreement(model: CLIP, material: Material, images: Tensor, size: int, window: int) -> float:
-    """How far what a model says of ImageNet's classes is from what the classifiers say: KL divergence in nats.
+def disagreement(model: CLIP, material: Material, judge: Judge, size: int, window: int) -> float:
+    """How far what a model says of ImageNet's classes is from what a judge says of its images: KL divergence in nats.
 
     It tells whether the model still knows, on images it was not trained on, what the classifier knew that it came from.
     """
-    judge = Judge(material.folder, images, [size])
+    images = judge.images
     text, scale = _encoded(model, material, material.sentences.classes[:, 0]), model.logit_scale.exp()
     found = []
     for part in even_parts(len(images), 64, images.device):

@@ -21,7 +21,7 @@ from training.judge import CELL, Judge
 from training.loop import Finish, Losses, make_steps
 from training.material import Material
 from training.optimise import Optimiser
-from training.pictures import UNIT, geometry
+from training.pictures import as_many, geometry
 from training.progress import Log
 from training.recipe import Recipe
 from training.towers import Towers
@@ -48,9 +48,7 @@ class MatchPhase:
         r = self.recipe
         size = int(self.host.choice(r.sizes))
         whole = self.at(r.side, r.match_batch, 0)
-        large = self.at(
-            size, max(2, round(r.match_large * (UNIT / size) ** 2)), *geometry(size, size // CELL)
-        )
+        large = self.at(size, as_many(size, r.match_large), *geometry(size, size // CELL))
         return {k: (whole[k] + large[k]) / 2 for k in whole}
 
     def at(self, size: int, count: int, window: int, stride: int = 1) -> Losses:
@@ -81,12 +79,8 @@ class MatchPhase:
     @torch.no_grad()
     def drawn(self, size: int, count: int) -> Tensor:
         """Half mixtures of two crops, half crops alone."""
-        r, split, mixed = self.recipe, self.material.split, count // 2
-        total = count + mixed
-        samples = round(total * r.imagenet_share)
-        rows = np.concatenate(
-            [self.host.choice(split.flickr, total - samples), self.host.choice(split.samples, samples)]
-        )
+        r, mixed = self.recipe, count // 2
+        rows = np.concatenate(self.material.split.drawn(count + mixed, r.imagenet_share, self.host))
         pool = self.material.pool(self.host.permutation(rows))
         x, _ = crops(pool, size, r.match_smallest, r.whole, self.rng)
         share = torch.rand(mixed, 1, 1, 1, generator=self.rng, device=self.device)

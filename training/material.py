@@ -41,6 +41,12 @@ class Split:
         second = np.random.default_rng(1234).permutation(samples) + flickr
         return cls(first[keep_flickr:], second[keep_samples:], first[:keep_flickr], second[:keep_samples])
 
+    def drawn(self, n: int, imagenet: float, host: np.random.Generator) -> tuple[Rows, Rows]:
+        """Images to learn from: Flickr8k's, none twice, and a share of ImageNet's."""
+        samples = round(n * imagenet)
+        flickr = host.choice(self.flickr, min(n - samples, len(self.flickr)), replace=False)
+        return flickr, host.choice(self.samples, samples)
+
 
 class Sentences:
     """All sentences: tokens, goals in MiniLM's space, and where captions and prompts stand among them."""

@@ -20,6 +20,11 @@ from training.supervision import NounSupervision, Targets
 UNIT = 224  # pixels of large pictures are counted in squares of this side
 
 
+def as_many(size: int, units: float) -> int:
+    """How many pictures of a size have the pixels of so many of 224 x 224; two at least."""
+    return max(2, round(units * (UNIT / size) ** 2))
+
+
 def geometry(size: int, grid: int) -> tuple[int, int]:
     """Window and stride for an input of a size whose parts have so many locations a side.
 
@@ -67,10 +72,8 @@ class Pictures:
         self.rng = torch.Generator(self.device).manual_seed(recipe.seed)
 
     def drawn(self, n: int, imagenet: float) -> tuple[Rows, Rows]:
-        """Training images: Flickr8k's, none twice, and a share of ImageNet's."""
-        split, samples = self.material.split, round(n * imagenet)
-        flickr = self.host.choice(split.flickr, min(n - samples, len(split.flickr)), replace=False)
-        return flickr, self.host.choice(split.samples, samples)
+        """Images to learn from."""
+        return self.material.split.drawn(n, imagenet, self.host)
 
     def crops(self, rows: Rows, size: int, smallest: float, whole: float) -> tuple[Tensor, Tensor]:
         """Random crops of images, and where they lie."""
@@ -111,7 +114,7 @@ class Pictures:
     def by_windows(self) -> tuple[Large, Large]:
         """Pictures of one image each and as many composed ones, all of one drawn size."""
         size = int(self.host.choice(self.recipe.sizes))
-        count = max(2, round(self.recipe.large * (UNIT / size) ** 2))
+        count = as_many(size, self.recipe.large)
         return self._large(size, count), self._composed(size, count)
 
     def _large(self, size: int, count: int) -> Large:

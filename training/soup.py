@@ -12,24 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from training import model as clip
-from training import pack
-
-TOKENIZER = (
-    "hf_tokenizer_name",
-    "tokenizer_kwargs",
-)  # what a model that ships says of its tokenizer, and a run does not
+from training import pack, tokenizer
 
 
-def shape(folder: Path) -> dict[str, Any]:
-    """The model's settings, but for its tokenizer's."""
+def architecture(folder: Path) -> dict[str, Any]:
+    """The model's settings, less what only a model that ships says: where its tokenizer is."""
     config: dict[str, Any] = json.loads((folder / "open_clip_config.json").read_text())["model_cfg"]
-    config["text_cfg"] = {k: v for k, v in config["text_cfg"].items() if k not in TOKENIZER}
+    config["text_cfg"] = {k: v for k, v in config["text_cfg"].items() if k not in tokenizer.SETTINGS}
     return config
 
 
 def mixed(folders: Sequence[Path], out: Path) -> None:
     """Write the mean of the weights of runs that share their start."""
-    configs = [shape(folder) for folder in folders]
+    configs = [architecture(folder) for folder in folders]
     if any(config != configs[0] for config in configs):
         raise ValueError("only runs of the same model can be averaged")
     states = [clip.read(folder)[0].state_dict() for folder in folders]

@@ -23,6 +23,8 @@ from mltta.storage import checksums
 
 BPE = "bpe.txt.gz"
 FILES = ("tokenizer.json", "tokenizer_config.json")
+#: what `write` adds to a model's settings
+SETTINGS = ("hf_tokenizer_name", "tokenizer_kwargs")
 #: how open_clip's own tokenizer cuts a text into words
 WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 
@@ -69,7 +71,7 @@ def write(folder: Path, sealed: Sequence[str], repository: str = "mini") -> None
     """
     said = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     text = said["model_cfg"]["text_cfg"]
-    text |= {"hf_tokenizer_name": repository, "tokenizer_kwargs": {"clean": "lower"}}
+    text |= dict(zip(SETTINGS, (repository, {"clean": "lower"}), strict=True))
     beside = json.dumps(settings(text["context_length"]), indent=2) + "\n"
     (folder / FILES[0]).write_text(tokenizer_json(folder / BPE), encoding="utf-8")
     (folder / FILES[1]).write_text(beside, encoding="utf-8")

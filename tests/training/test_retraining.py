@@ -11,15 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import functional as F
 
 from mltta.labels import LabelSet
 from tests.training.standins import write_classifier, write_data, write_minilm, write_voc
 from training import certainty, evaluate, holdout, model, pack, pieces, prepare, tokenizer, train
 from training.images import squashed
 from training.judge import Judge, in_windows
+from training.match_phase import MatchPhase
 from training.material import Material
+from training.recipe import Recipe
 from training.ship import FILES
 from training.soup import mixed
+from training.towers import Towers
+from training.windows import features, locations
 
 VIEWS = ("--views", "64", "96x2x1", "128x2x2")
 TINY = (
@@ -214,16 +219,37 @@ def test_the_judge_reads_a_crop_off_the_locations_in_it(work: Path) -> None:
 def test_disagreement_is_the_mean_divergence_from_the_classifiers(work: Path) -> None:
     material = Material(work / "pack", torch.device("cpu"), 64, (3, 2), None)
     towers, images = model.read(work / "runs/a")[0], material.images[:3]
+    judge = Judge(work / "pack", images, (64,))
     prompts = material.sentences.texts.batch(material.sentences.classes[:, 0])
     names = model.encode_text(towers, *prompts).detach()
     found = []
     for image in images:
         x = squashed(image[None], 64)
-        judge = Judge(work / "pack", image[None], (64,))
         said = torch.stack([c(x) for c in judge.models]).mean(0).softmax(-1)
         own = (towers.logit_scale.exp() * model.encode_image(towers, x) @ names.T).softmax(-1).detach()
         found.append(float((said * (said / own).log()).sum()))
-    assert holdout.disagreement(towers, material, images, 64, 0) == pytest.approx(np.mean(found), rel=1e-3)
+    assert holdout.disagreement(towers, material, judge, 64, 0) == pytest.approx(np.mean(found), rel=1e-3)
+
+
+@pytest.mark.parametrize("window", [0, 2])
+def test_the_last_phase_follows_the_classifiers_and_keeps_what_was_said(work: Path, window: int) -> None:
+    recipe = Recipe().changed(f"{TINY},base={work / 'runs/a'}")
+    material = Material(work / "pack", torch.device("cpu"), 64, (3, 2), None)
+    judge = Judge(work / "pack", material.images, (64,))
+    phase = MatchPhase(material, Towers(material, recipe), judge, recipe)
+    pixels = phase.drawn(96, 4)
+    phase.drawn = lambda size, count: pixels  # type: ignore[method-assign]
+    losses = phase.at(96, 4, window)
+    with torch.no_grad():
+        views = features(phase.before, locations(phase.before, pixels), window).flatten(0, 1)
+        maps = [c.forward_features(pixels) for c in judge.models]
+        parts = [F.avg_pool2d(m, window or 3, 1).flatten(2).transpose(1, 2) for m in maps]
+        pairs = zip(judge.models, parts, strict=True)
+        said = torch.stack([c.classifier(p) for c, p in pairs]).mean(0).softmax(-1).flatten(0, 1)
+        own, nouns = ((phase.scale * views @ t.T).log_softmax(-1) for t in (phase.classes, phase.nouns))
+    assert losses["match"].item() == pytest.approx(-(said * own).sum(-1).mean().item(), rel=1e-3)
+    # nothing has changed yet: following oneself costs one's own entropy
+    assert losses["keep"].item() == pytest.approx(-(nouns.exp() * nouns).sum(-1).mean().item(), rel=1e-3)
 
 
 def test_how_sure_the_judge_is(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
