@@ -86,12 +86,11 @@ def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
         shares += counts * total / weights
         bests += counts * best
     heard = np.zeros(len(names))
-    for spec in specs[:2]:  # captions are asked about the two smaller looks
-        for i, view in enumerate(photos().features(spec)[image, :5].double().numpy()):
-            like = np.exp(s * (vectors @ view - (vectors @ view).max()))
-            for label in range(len(names)):
-                named = np.array([label in mentions for mentions in captions.mentions])
-                heard[label] += (0.25 if i == 0 else 0.0625) * like[named].sum() / like.sum()
+    for i, view in enumerate(photos().features(specs[1])[image, :5].double().numpy()):  # of the middle look
+        like = np.exp(s * (vectors @ view - (vectors @ view).max()))
+        for label in range(len(names)):
+            named = np.array([label in mentions for mentions in captions.mentions])
+            heard[label] += (0.5 if i == 0 else 0.125) * like[named].sum() / like.sum()
     found = []
     for label in range(len(names)):
         z = (1 - c.peak) * math.log(shares[label]) + c.peak * math.log(bests[label])

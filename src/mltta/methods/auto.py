@@ -33,33 +33,30 @@ class AutoConfig(Config):
     smaller: float = 0.1
     larger: float = 0.8
     #: a view weighs as much as it is sure of a label, to this power; and what the best view counts beside their mean
-    sureness: float = 2.0
-    peak: float = 0.55
+    sureness: float = 3.0
+    peak: float = 0.65
     #: what a word of the background weighs beside a label's 1
     background: float = 0.05
     #: what the mean of the captions that name a label weighs beside each of its words
     concepts: float = 0.5
     #: the power of what captions say; a share that every label has; and that of one which no caption names
-    votes: float = 0.4
+    votes: float = 0.44
     least_vote: float = 0.003
     unheard: float = 0.1
     #: where captions speak less than this of the best label of the list, all of them are less likely
     silence: float = 0.22
     #: a label has 1 + R / length rivals; R is how long the list is, beyond longest it grows with the sixth root
-    length: float = 15.0
+    length: float = 16.0
     longest: int = 100
     #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
-    slope: float = 0.8
-    bend: float = 0.77
-    knee: float = -1.7
-    offset: float = -0.1
+    slope: float = 0.83
+    bend: float = 0.88
+    knee: float = -1.5
+    offset: float = -0.12
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
-        near = local_spec(side, 10 / 7, window=3, stride=1, clean=False)
-        if self.effort == "fast":
-            return (near,)
-        own = local_spec(side, 1, window=3, stride=1, clean=False)
-        return (own, near, local_spec(side, 16 / 7, window=4, stride=2, clean=False))
+        scales = (10 / 7,) if self.effort == "fast" else (1, 10 / 7, 16 / 7)
+        return tuple(local_spec(side, scale, window=3, stride=1, clean=False) for scale in scales)
 
     def rules(self) -> dict[str, Rule]:
         return {
@@ -152,12 +149,12 @@ class Auto(Method):
         return torch.stack([mean, p.amax(dim=1)])
 
     def heard(self, scales: Sequence[Tensor]) -> Tensor | None:
-        """The share (B, C) of captions that name each label: half by the whole, half by quarters, of smaller looks."""
+        """The share (B, C) of captions that name each label: half by the whole middle look, half by its quarters."""
         if self.captions is None:
             return None
-        parts = torch.stack([views[:, : LocalSpec.PARTS] for views in scales[:2]], dim=1)  # (B, 2, 5, D)
-        heard = self.captions.shares(parts.flatten(0, 2), self.logit_scale).view(*parts.shape[:3], -1)
-        return ((heard[:, :, 0] + heard[:, :, 1:].mean(dim=2)) / 2).mean(dim=1)
+        parts = scales[len(scales) // 2][:, : LocalSpec.PARTS]  # (B, 5, D)
+        heard = self.captions.shares(parts.flatten(0, 1), self.logit_scale).view(*parts.shape[:2], -1)
+        return (heard[:, 0] + heard[:, 1:].mean(dim=1)) / 2
 
     def evidence(self, seen: Tensor, heard: Tensor | None) -> Tensor:
         """Evidence (B, C), a logarithm, from what views (2, B, C) and captions (B, C) say of each label."""

@@ -24,7 +24,7 @@ class ZeroShotPipeline:
     [{'score': 0.71, 'label': 'dog'}, {'score': 0.25, 'label': 'sofa'}]
 
     The scores of transformers' pipeline add up to one, so two labels that are both there get half each. Here every
-    score says how sure it is that its label is there; a tagger shows those from 0.35 on. Labels that mean nearly the
+    score says how sure it is that its label is there; a tagger shows those from 0.3 on. Labels that mean nearly the
     same still compete: give them as one, "dog | puppy".
     """
 
