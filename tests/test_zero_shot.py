@@ -75,7 +75,7 @@ def test_scores_do_not_share_one_whole(pipe):
     """transformers' scores add up to one whatever the photo shows."""
     there = pipe(PHOTOS / "officer.jpg", candidate_labels="person, hat, uniform")
     absent = pipe(PHOTOS / "officer.jpg", candidate_labels=["zebra", "pizza", "boat"])
-    assert sum(item["score"] for item in absent) < 0.2 < 0.6 < sum(item["score"] for item in there)
+    assert sum(item["score"] for item in absent) < 0.2 < 0.5 < sum(item["score"] for item in there)
 
 
 def test_the_tagger_of_a_list_is_kept_and_only_a_few_are(pipe):

@@ -33,7 +33,8 @@ def ship(run: Path, to: Path) -> None:
     CaptionBase.build(texts, backbone).save(to / "captions", compact=True)
     words = backbone.vocabulary("simple")
     name = vocabulary.identity(backbone.text_fingerprint, list_templates("simple"), words.texts)
-    vocabulary.save_to(to / "vocabulary.safetensors", name, words)
+    small = vocabulary.Vocabulary(words.texts, words.features.half())
+    vocabulary.save_to(to / "vocabulary.safetensors", name, small)
     print(f"{to}: the weights of {run}, {len(texts):,} captions, {len(words.texts):,} words")
 
 

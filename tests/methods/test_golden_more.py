@@ -167,14 +167,12 @@ def test_where_every_score_is_zero_nothing_is_learned():
 
 
 @pytest.mark.parametrize("case", TDA_CASES)
-def test_tda_with_our_classifier_equals_the_released_code(case, tmp_path, monkeypatch):
-    # words that another test had kept on this machine are rounded to half precision
-    monkeypatch.setenv("MLTTA_CACHE", str(tmp_path))
+def test_tda_with_our_classifier_equals_the_released_code(case):
     want, said = golden.tensors(case), golden.manifest(case)
     positive = said["hyper_parameters"]["positive"]
     method = create_method(
         "tda",
-        golden.backbone.__wrapped__("vit"),
+        golden.backbone("vit"),
         golden.class_names(case),
         template=said["templates"],
         positive_alpha=positive["alpha"],

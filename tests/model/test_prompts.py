@@ -86,6 +86,21 @@ def test_the_named_sets_are_those_of_open_clip(tiny, name, count):
     torch.testing.assert_close(features[0], average(tiny, *filled), atol=2e-6, rtol=0)
 
 
+def test_words_that_are_kept_are_those_that_are_encoded(tiny, tmp_path, monkeypatch):
+    """A method's scores do not depend on whether the vocabulary was made on this machine before."""
+    monkeypatch.setenv("MLTTA_CACHE", str(tmp_path))
+    monkeypatch.setattr(tiny, "_vocabularies", {})
+    labels = LabelSet.of(["dog", "traffic light"])
+    encoded = tiny.encode_labels(labels, "simple").features
+    tiny.vocabulary("simple")
+    looked_up = tiny.encode_labels(labels, "simple").features
+    tiny._vocabularies.clear()
+    read = tiny.encode_labels(labels, "simple").features
+    assert len(tiny._vocabularies) == 1, "it was read from the cache"
+    torch.testing.assert_close(looked_up, encoded, atol=2e-6, rtol=0)
+    assert torch.equal(read, looked_up)
+
+
 def test_a_text_tower_without_a_context_to_tune_averages_too(tiny, monkeypatch):
     want = tiny.encode_labels(LABELS, TEMPLATES, descriptions=SENTENCES).features
     monkeypatch.setattr(tiny, "tower", TextTower(tiny.model))

@@ -259,9 +259,7 @@ class Backbone:
             words = vocabulary_.words()
             log.info("encoding %d everyday words for %s, once", len(words), self.name)
             labels = LabelSet(tuple(words), tuple(words), ((),) * len(words), "everyday words")
-            # rounded as what is kept is: the first run and the next give the same scores
-            features = self.encode_labels(labels, templates).features.half().float()
-            kept = vocabulary_.Vocabulary(words, features)
+            kept = vocabulary_.Vocabulary(words, self.encode_labels(labels, templates).features)
             name = vocabulary_.identity(self._reads, templates, words)
             vocabulary_.save_to(vocabulary_.kept_file(name), name, kept)
             self._vocabularies[templates] = kept

@@ -84,7 +84,7 @@ def load(file: Path, name: str) -> Vocabulary | None:
 
 def save_to(file: Path, name: str, vocabulary: Vocabulary) -> None:
     """Keep features; a disk that takes none costs time, not the run."""
-    tensors = {"features": vocabulary.features.cpu().half().contiguous()}
+    tensors = {"features": vocabulary.features.cpu().contiguous()}
     about = {"identity": name, "texts": json.dumps(vocabulary.texts)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
