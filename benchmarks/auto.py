@@ -31,10 +31,10 @@ from mltta.methods.auto import Auto
 from mltta.metrics import average_precision, calibration_error, mean_average_precision, set_metrics
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.execution import Execution
-from mltta.pipeline.features import Pipeline
-from mltta.pipeline.prepare import Photo
+from mltta.session.cache import FeatureCache
+from mltta.session.execution import Execution
+from mltta.session.features import Pipeline
+from mltta.session.prepare import Photo
 
 ABSENT = "zebra, giraffe, pizza, toilet, umbrella, surfboard, banana, refrigerator, keyboard, elephant, clock, kite"
 SMALL = ("cup", "bottle", "chair", "potted plant", "tie", "book")

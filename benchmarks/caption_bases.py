@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mltta import load_backbone
+from mltta.captions.generate.build import generate_captions
 from mltta.captions.generate.engines.composer import ComposerEngine
-from mltta.captions.generate.run import generate_captions
 from mltta.captions.nouns import label_matches
 from mltta.captions.read import read_texts
 from mltta.captions.store import CaptionBase
@@ -27,7 +27,7 @@ from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
 from mltta.labels import LabelSet
 from mltta.model.backbone import Backbone
-from mltta.report.plots import lines
+from mltta.tables.plots import lines
 
 SIZES = (1000, 10_000)
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from benchmarks.folder import make_photos
 from mltta.images import load
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 
 PIECE = 1 << 16
 

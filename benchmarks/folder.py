@@ -36,11 +36,11 @@ from mltta.captions.store import default_captions
 from mltta.data import Dataset
 from mltta.evaluation.evaluate import evaluate
 from mltta.images.budget import open_file
-from mltta.images.load import image_id, load_image
+from mltta.images.decode import image_id, load_image
 from mltta.model.backbone import Backbone
-from mltta.pipeline.features import Pipeline
-from mltta.pipeline.prepare import Photo, Prepare
-from mltta.pipeline.score import Scorer
+from mltta.session.features import Pipeline
+from mltta.session.prepare import Photo, Prepare
+from mltta.session.score import Scorer
 
 IN_MEMORY = 512  # images of the stream, at most
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"

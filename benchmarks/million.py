@@ -33,7 +33,7 @@ from mltta.data.dataset import Lazy
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
 from mltta.model.backbone import Backbone
-from mltta.pipeline.cache import NAME_BYTES, FeatureCache
+from mltta.session.cache import NAME_BYTES, FeatureCache
 
 MB_OF_GROWTH = 64
 CAPTIONS = [

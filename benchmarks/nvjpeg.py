@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torchvision.io import decode_jpeg
 
 from benchmarks.folder import make_photos, rate
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from mltta.images.working import scale_of
 
 SIZE = (4000, 3000)

@@ -29,7 +29,7 @@ from mltta.cli.progress import bar_on_terminal
 from mltta.data import Dataset, load_dataset
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from mltta.images.specs import ViewSpec
 from mltta.images.views import render_views
 from mltta.metrics import mean_average_precision

@@ -28,10 +28,10 @@ from mltta.methods.retrieval import weak_label_counts
 from mltta.metrics import mean_average_precision, set_metrics
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.execution import Execution
-from mltta.pipeline.features import Pipeline
-from mltta.pipeline.prepare import Photo
+from mltta.session.cache import FeatureCache
+from mltta.session.execution import Execution
+from mltta.session.features import Pipeline
+from mltta.session.prepare import Photo
 
 SPEC = ViewSpec(count=64)
 

@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.folder import make_photos
 from mltta.distributed import Size, tag
 from mltta.distributed.plan import SMALLEST
-from mltta.pipeline.execution import Execution, cores
+from mltta.session.execution import Execution, cores
 from mltta.tagger import Tagger, Tags
 
 PIXELS = (500, 375)
@@ -103,11 +103,11 @@ def overhead(images: int, folder: Path) -> None:
 
 def measured_stages(tagger: Tagger, paths: list[Path]) -> Stages:
     """Each stage alone, one thread, CPU time of the process: others on the machine do not count."""
-    from mltta.images.load import load_image
-    from mltta.pipeline.encode import encode
-    from mltta.pipeline.features import Pipeline
-    from mltta.pipeline.prepare import Photo, Prepare
-    from mltta.pipeline.score import Scorer
+    from mltta.images.decode import load_image
+    from mltta.session.encode import encode
+    from mltta.session.features import Pipeline
+    from mltta.session.prepare import Photo, Prepare
+    from mltta.session.score import Scorer
 
     def cost(work: Callable[[], Any]) -> tuple[Any, float]:
         start = time.process_time()

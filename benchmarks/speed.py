@@ -40,8 +40,8 @@ from mltta.images.views import render_views
 from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.pipeline.encode import encode
-from mltta.pipeline.prepare import Decoded, Photo, Prepare, Prepared
+from mltta.session.encode import encode
+from mltta.session.prepare import Decoded, Photo, Prepare, Prepared
 
 SIZE = (375, 500)
 # The methods whose time the paper's Table 4 gives.

@@ -25,8 +25,8 @@ from mltta.captions.labelled import LabelledCaptions
 from mltta.methods.base import Method
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.pipeline.encode import encode
-from mltta.pipeline.prepare import Decoded, Photo, Prepare, Prepared
+from mltta.session.encode import encode
+from mltta.session.prepare import Decoded, Photo, Prepare, Prepared
 
 SPEC = ViewSpec(count=64)
 #: files of a trick, and the case it serves

@@ -25,14 +25,15 @@ MAY_KNOW = {
     "captions": "errors storage labels images data model",
     "methods": "errors storage labels objectives images model captions",
     "decision": "errors labels model captions methods",
-    "pipeline": "errors storage labels images model captions methods decision",
-    "tagger": "errors labels images model captions methods decision pipeline",
-    "report": "errors storage images tagger",
-    "evaluation": "errors storage labels images data metrics model captions methods decision pipeline report",
-    "reproduction": "errors storage labels data metrics model captions methods pipeline report evaluation",
-    "serve": "errors labels images model methods pipeline tagger report",
-    "distributed": "errors storage images data methods pipeline tagger report evaluation",
-    "cli": "errors storage labels images data metrics model captions methods decision pipeline tagger report "
+    "session": "errors storage labels images model captions methods decision",
+    "tagger": "errors labels images model captions methods decision session",
+    "output": "errors storage images tagger",
+    "tables": "errors storage",
+    "evaluation": "errors storage labels images data metrics model captions methods decision session tables",
+    "reproduction": "errors storage labels data metrics model captions methods session output tables evaluation",
+    "serve": "errors labels images model methods session tagger output",
+    "distributed": "errors storage images data methods session tagger output evaluation",
+    "cli": "errors storage labels images data metrics model captions methods decision session tagger output tables "
     "evaluation reproduction serve distributed",
 }
 #: only speed: it knows what it speeds up, and one file of the core opens it, by name

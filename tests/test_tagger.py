@@ -194,7 +194,7 @@ def test_labels_in_any_language_and_captions_from_a_file_work(tmp_path, method, 
 
 
 def test_the_picture_shows_photo_and_bars():
-    from mltta.report.picture import annotate
+    from mltta.output.picture import annotate
 
     image = photo(1, (300, 200))
     picture = annotate(image, Tagger(golden.backbone("vit"), LABELS, "ml-tta")(image))

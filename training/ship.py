@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mltta import CaptionBase, load_backbone
 from mltta.model import vocabulary
-from mltta.model.folder import SUMS
+from mltta.model.model_folder import SUMS
 from mltta.model.prompts import list_templates
 from mltta.model.weights import MINI
 from training import tokenizer

@@ -17,7 +17,7 @@ from typing import Any
 
 from open_clip.tokenizer import SimpleTokenizer
 
-from mltta.model.folder import CONFIG, SUMS
+from mltta.model.model_folder import CONFIG, SUMS
 from mltta.model.weights import MINI
 from mltta.storage import checksums
 

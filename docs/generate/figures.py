@@ -13,8 +13,8 @@ from PIL import Image
 
 import mltta
 from mltta.images.views import render_views
-from mltta.report.picture import annotate, where_sheet
-from mltta.report.plots import bars_by_group, pareto
+from mltta.output.picture import annotate, where_sheet
+from mltta.tables.plots import bars_by_group, pareto
 
 DOCS = Path(__file__).parents[1]
 PHOTOS = DOCS.parent / "examples" / "photos"

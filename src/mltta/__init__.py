@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mltta.evaluation.recipes import Recipe
     from mltta.evaluation.results import Result
     from mltta.evaluation.summary import Summary
-    from mltta.images.load import load_image
+    from mltta.images.decode import load_image
     from mltta.images.specs import ViewSpec
     from mltta.labels import LabelSet
     from mltta.methods import (
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from mltta.model.load import load_backbone
     from mltta.model.maple import with_prompts
     from mltta.model.variations import generate_variations
-    from mltta.pipeline.execution import Execution
-    from mltta.pipeline.features import encode_images
+    from mltta.session.execution import Execution
+    from mltta.session.features import encode_images
     from mltta.tagger import Tagger, Tags
     from mltta.tagger.zero_shot import ZeroShotPipeline
 
@@ -78,7 +78,7 @@ _HOMES = {
     "mltta.evaluation.recipes": ("Recipe",),
     "mltta.evaluation.results": ("Result",),
     "mltta.evaluation.summary": ("Summary",),
-    "mltta.images.load": ("load_image",),
+    "mltta.images.decode": ("load_image",),
     "mltta.images.views": ("ViewSpec",),
     "mltta.labels": ("LabelSet",),
     "mltta.methods": (
@@ -97,8 +97,8 @@ _HOMES = {
     "mltta.model.load": ("load_backbone",),
     "mltta.model.maple": ("with_prompts",),
     "mltta.model.variations": ("generate_variations",),
-    "mltta.pipeline.execution": ("Execution",),
-    "mltta.pipeline.features": ("encode_images",),
+    "mltta.session.execution": ("Execution",),
+    "mltta.session.features": ("encode_images",),
     "mltta.tagger": ("Tagger", "Tags"),
     "mltta.tagger.zero_shot": ("ZeroShotPipeline",),
 }

@@ -13,7 +13,7 @@ from torch import Tensor
 import mltta
 from mltta.accelerate.cuda_search import SCANNED_IN_HALF, HalfSearch
 from mltta.accelerate.views import DeviceViews
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from mltta.images.specs import ViewSpec
 from mltta.images.views import Preprocess, render_views
 from mltta.model.search import Search

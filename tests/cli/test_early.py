@@ -15,9 +15,9 @@ from PIL import Image
 
 from mltta.cli import early as early_
 from mltta.cli.early import Early, loading
-from mltta.cli.sources import Piped
+from mltta.cli.inputs import Piped
 from mltta.errors import ConfigError
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from tests.cli.test_cli import MODEL, mltta
 from tests.images.test_colour import ADOBE, matrix_profile
 from tests.safety.world import photo

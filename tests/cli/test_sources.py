@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mltta.cli.sources import Sources, open_others
+from mltta.cli.inputs import Sources, open_others
 from mltta.errors import ConfigError, MlttaError
 from tests.cli.test_cli import MODEL, mltta
 from tests.test_tagger import photo

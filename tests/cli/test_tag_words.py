@@ -15,9 +15,9 @@ from PIL import Image
 from mltta.cli import progress
 from mltta.cli.closing import Closing
 from mltta.cli.progress import rate
-from mltta.report.keywords.jpeg import Jpeg
-from mltta.report.keywords.write import sidecar_of
-from mltta.report.keywords.xmp import Packet
+from mltta.output.keywords.jpeg import Jpeg
+from mltta.output.keywords.write import sidecar_of
+from mltta.output.keywords.xmp import Packet
 from tests.cli.test_cli import MODEL, mltta
 from tests.safety.world import photo
 

@@ -8,7 +8,7 @@ import pytest
 
 from mltta.data import DatasetError, load_dataset
 from mltta.data.coco import load_coco
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from mltta.labels import LabelSet
 from tests.data.pictures import save_pictures
 

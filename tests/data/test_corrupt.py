@@ -16,12 +16,12 @@ from mltta.data import Dataset
 from mltta.data.corrupt import CORRUPTIONS, FOG, MOTION, NOISE, QUALITY, corrupt, corrupt_image
 from mltta.errors import ConfigError, ImageError
 from mltta.evaluation.measure import _Photos
-from mltta.images.load import image_id, load_image
+from mltta.images.decode import image_id, load_image
 from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
-from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.execution import Execution
-from mltta.pipeline.features import Pipeline
+from mltta.session.cache import FeatureCache
+from mltta.session.execution import Execution
+from mltta.session.features import Pipeline
 from tests import golden_data as golden
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
@@ -72,7 +72,7 @@ def test_a_higher_severity_changes_more(kind, path):
 
 def test_the_same_image_is_corrupted_the_same_way_in_another_process():
     script = (
-        "import sys; from mltta.data.corrupt import corrupt_image; from mltta.images.load import image_id;"
+        "import sys; from mltta.data.corrupt import corrupt_image; from mltta.images.decode import image_id;"
         "print(*(image_id(corrupt_image(sys.argv[1], kind, 2, seed=7)) for kind in sys.argv[2:]))"
     )
     command = [sys.executable, "-c", script, str(PHOTOS[1]), *CORRUPTIONS]

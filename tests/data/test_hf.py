@@ -10,7 +10,7 @@ from PIL import Image
 
 from mltta.data import DatasetError, load_dataset
 from mltta.errors import ConfigError, ImageError
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from mltta.labels import LabelSet
 from tests.data.pictures import save_pictures
 

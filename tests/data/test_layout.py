@@ -7,7 +7,7 @@ import pytest
 from mltta.data import DatasetError, layout, load_dataset
 from mltta.data.layout import place_images, read_lines
 from mltta.errors import ImageError
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from tests.data.pictures import save_pictures
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from mltta.distributed.plan import make_plan
 from mltta.distributed.worker import Told, Worker
-from mltta.report.partitions import Partitions
-from mltta.report.records import Record, to_record
+from mltta.output.partitions import Partitions
+from mltta.output.records import Record, to_record
 from mltta.storage.filesystems import Folder
 from mltta.tagger import Tagger
 from tests.safety.world import backbone, captions, photo

@@ -18,7 +18,7 @@ from mltta.distributed.cluster import Fitted, fit
 from mltta.errors import ConfigError, MlttaError
 from mltta.evaluation.recipes import Recipe
 from mltta.images.find import find_images
-from mltta.report.partitions import Partitions, is_partitions
+from mltta.output.partitions import Partitions, is_partitions
 from tests.cli.test_cli import mltta
 from tests.distributed.scene import SHOW, local, make_photos, tagger
 from tests.evaluation.scene import bits, make_dataset, run

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from mltta.distributed.listing import Listing, Name
 from mltta.distributed.plan import make_plan, names_of
-from mltta.distributed.sources import Listing, Name
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.find import find_images
-from mltta.report.partitions import Partitions, is_partitions
+from mltta.output.partitions import Partitions, is_partitions
 from mltta.storage.filesystems import Folder
 from tests.distributed.scene import in_this_process, local, make_photos
 from tests.safety.world import photo

@@ -19,8 +19,8 @@ from mltta.evaluation.results import Result
 from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.model.encoded import Encoded
-from mltta.pipeline.execution import Execution
-from mltta.pipeline.features import encode_images
+from mltta.session.execution import Execution
+from mltta.session.features import encode_images
 from tests import golden_data as golden
 from tests.test_tagger import photo
 

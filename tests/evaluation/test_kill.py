@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mltta.cli.evaluate import tell
+from mltta.cli.eval import tell
 from mltta.data.dataset import Lazy
 from mltta.evaluation import evaluate as evaluator
 from mltta.evaluation.results import Result, find_results
 from mltta.evaluation.summary import Summary
-from mltta.pipeline.cache import list_stores
+from mltta.session.cache import list_stores
 from tests.evaluation.scene import bits, make_dataset, run
 from tests.evaluation.slow_run import BATCH, IMAGES, IMAGES_A_STATE, RECIPES
 

@@ -15,7 +15,7 @@ from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.summary import lines
 from mltta.model.learned_prompts import coop
 from mltta.model.maple import with_prompts
-from mltta.pipeline.execution import Execution
+from mltta.session.execution import Execution
 from tests import golden_data as golden
 from tests.evaluation import scene
 from tests.evaluation.scene import LABELS, make_dataset, run

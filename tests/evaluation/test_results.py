@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mltta.errors import MlttaError
-from mltta.evaluation.records import Record
 from mltta.evaluation.results import Result, find_results
+from mltta.evaluation.rows import Record
 from mltta.evaluation.run_file import check_run
 from mltta.evaluation.writing import ResultWriter
 from mltta.methods.base import Emits

@@ -7,7 +7,7 @@ import pytest
 
 from mltta import create_method
 from mltta.evaluation.summary import RECONSTRUCTED, comparison, lines
-from mltta.pipeline.features import encode_images
+from mltta.session.features import encode_images
 from tests import golden_data as golden
 from tests.evaluation.scene import bits, captions, make_dataset, run
 from tests.evaluation.test_same_bits import Stop, stop_after

@@ -23,11 +23,11 @@ from mltta.captions.read import read_texts
 from mltta.captions.store import CaptionBase
 from mltta.cli.settings import read_config
 from mltta.data.coco import load_coco
-from mltta.data.folder import load_folder
+from mltta.data.own_folder import load_folder
 from mltta.errors import MlttaError
 from mltta.evaluation.results import find_results
 from mltta.evaluation.summary import by_dataset, comparison, lines
-from mltta.images.load import image_id, load_image
+from mltta.images.decode import image_id, load_image
 from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.labels.synonyms import read_synonyms
@@ -35,7 +35,7 @@ from mltta.methods import list_methods, method_class
 from mltta.model.learned_prompts import coop, load_prompts, save_prompts
 from mltta.model.prompts import load_descriptions
 from mltta.model.weights import load
-from mltta.pipeline.cache import FeatureCache
+from mltta.session.cache import FeatureCache
 from mltta.storage import checksums
 from tests.fuzz import mutate
 from tests.safety import world

@@ -13,7 +13,7 @@ from PIL import Image
 
 from mltta.errors import ImageError
 from mltta.images import budget
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from tests.images.test_load import encode, noise, png_of_zeros
 
 

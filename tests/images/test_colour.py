@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
-from mltta.images.load import image_id, load_image
+from mltta.images.decode import image_id, load_image
 
 # primaries as XYZ under D50, columns R, G, B, as the published profiles have them
 ADOBE = np.array([[0.60974, 0.20528, 0.14919], [0.31111, 0.62567, 0.06322], [0.01947, 0.06087, 0.74457]])

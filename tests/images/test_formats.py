@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 from mltta import Tagger
 from mltta.errors import ImageError
 from mltta.images import formats
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 
 pytest.importorskip("pillow_heif").register_heif_opener()
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"

@@ -13,8 +13,8 @@ import torch
 from PIL import Image, ImageOps
 
 from mltta.errors import ImageError
-from mltta.images import load as images
-from mltta.images.load import image_id, load_image
+from mltta.images import decode as images
+from mltta.images.decode import image_id, load_image
 
 RED, GREEN, WHITE = (255, 0, 0), (0, 255, 0), (255, 255, 255)
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from mltta.errors import ConfigError
 from mltta.images import views
-from mltta.images.load import image_id
+from mltta.images.decode import image_id
 from mltta.images.specs import ViewSpec
 from mltta.images.views import Preprocess, clean_view, render_views
 from tests.images.plain_crop import draw_crop, generator

@@ -13,7 +13,7 @@ import torch
 from PIL import Image, ImageOps
 
 from mltta import Execution, Tagger
-from mltta.images.load import image_id, load_image
+from mltta.images.decode import image_id, load_image
 from mltta.images.specs import LocalSpec, ViewSpec
 from mltta.images.views import Preprocess, render_local, render_views
 from mltta.images.working import LEAST_SIDE, scale_of

@@ -20,9 +20,9 @@ from mltta.methods import difftpt
 from mltta.methods.difftpt import DiffTPTConfig
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.features import Pipeline
-from mltta.pipeline.prepare import Photo
+from mltta.session.cache import FeatureCache
+from mltta.session.features import Pipeline
+from mltta.session.prepare import Photo
 from tests import golden_data as golden
 
 LABELS = ["cat", "dog", "boat", "lamp", "tree", "red bus", "child"]

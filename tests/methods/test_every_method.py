@@ -27,8 +27,8 @@ from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, ViewSpec
 from mltta.methods import Method, OnlineMethod, State, base, method_class
 from mltta.model.encoded import Encoded
-from mltta.pipeline.features import Pipeline
-from mltta.pipeline.prepare import Photo
+from mltta.session.features import Pipeline
+from mltta.session.prepare import Photo
 from tests import golden_data as golden
 
 

@@ -10,14 +10,14 @@ from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.errors import CaptionError, ConfigError, WeightsError
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.recipes import Recipe
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from mltta.images.specs import ViewSpec
 from mltta.images.views import render_views
 from mltta.model.encoded import Encoded
 from mltta.model.learned_prompts import load_prompts
 from mltta.model.maple import with_prompts
-from mltta.pipeline.cache import feature_key
-from mltta.pipeline.execution import Execution
+from mltta.session.cache import feature_key
+from mltta.session.execution import Execution
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
 from tests.methods.test_table2 import ml_tta

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mltta.report import Cell, render
 from mltta.reproduction.compare import side_by_side
 from mltta.reproduction.paper import Setting
+from mltta.tables import Cell, render
 
 DATASETS = ("coco2014", "coco2017", "voc2007", "voc2012", "nuswide")
 

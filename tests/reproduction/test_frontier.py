@@ -19,7 +19,7 @@ from mltta.reproduction.frontier import (
     measure,
     published_table,
 )
-from mltta.reproduction.run import Place
+from mltta.reproduction.rerun import Place
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
 

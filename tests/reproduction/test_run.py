@@ -12,12 +12,12 @@ from mltta.captions.store import CaptionBase
 from mltta.cli import main
 from mltta.cli.reproduce import load_several, paper_model
 from mltta.errors import ConfigError
-from mltta.evaluation.page import comparison_page, example_section
+from mltta.evaluation.results_page import comparison_page, example_section
 from mltta.evaluation.summary import Summary
 from mltta.model.learned_prompts import save_prompts
 from mltta.model.maple import with_prompts
 from mltta.reproduction.paper import Setting
-from mltta.reproduction.run import Place, Reproduction, own_table, settings_of, view_figure
+from mltta.reproduction.rerun import Place, Reproduction, own_table, settings_of, view_figure
 from mltta.storage.folders import cache_folder
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
@@ -137,7 +137,7 @@ def test_every_row_of_a_table_has_a_place_in_ours(place, number):
 
 
 def replace_cell(number: int):
-    from mltta.report.cells import Cell
+    from mltta.tables.cells import Cell
 
     return Cell(ours=float(number))
 

@@ -18,7 +18,7 @@ from PIL import Image
 from mltta import Tagger
 from mltta.captions.read import read_texts
 from mltta.errors import CaptionError, ImageError
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from tests.safety.world import LABELS, backbone, captions, dataset, photo, run
 
 
@@ -218,7 +218,7 @@ def test_genuine_photos_are_tagged_in_seconds_below_two_gigabytes(tmp_path):
 def test_a_memory_limit_of_the_system_is_one_images_error(tmp_path):
     path = genuine(tmp_path, "huge-progressive.jpg")
     script = (
-        "import resource, sys\nfrom mltta.images.load import load_image\nfrom mltta.errors import ImageError\n"
+        "import resource, sys\nfrom mltta.images.decode import load_image\nfrom mltta.errors import ImageError\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 200 * 2**20,) * 2)\n"
         "try:\n    load_image(sys.argv[1])\nexcept ImageError as error:\n    print(error)\n"

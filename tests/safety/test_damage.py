@@ -18,7 +18,7 @@ from mltta.errors import MlttaError, WeightsError
 from mltta.evaluation.results import Result
 from mltta.evaluation.summary import Summary
 from mltta.evaluation.writing import ResultWriter
-from mltta.model import folder as folder_
+from mltta.model import model_folder as folder_
 from mltta.model.learned_prompts import coop, load_prompts, save_prompts
 from mltta.model.weights import MINI
 from tests.safety.world import captions, dataset, run

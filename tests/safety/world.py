@@ -18,7 +18,7 @@ from mltta.labels import LabelSet
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
 from mltta.model.weights import infer_config
-from mltta.pipeline.execution import Execution
+from mltta.session.execution import Execution
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VIT = GOLDEN / "checkpoints/vit.safetensors"

@@ -18,7 +18,7 @@ from mltta.cli.serve import listen
 from mltta.model.backbone import Backbone
 from mltta.serve.limits import Limits
 from mltta.serve.offer import Offer
-from mltta.serve.run import make_server
+from mltta.serve.server import make_server
 
 ROOT = Path(__file__).parents[2]
 PHOTOS = sorted((ROOT / "examples" / "photos").glob("*.jpg"))

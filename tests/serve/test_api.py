@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from mltta import Tagger
-from mltta.report.keywords.xmp import Packet
-from mltta.report.lines import csv_lines
-from mltta.report.records import to_record
+from mltta.output.keywords.xmp import Packet
+from mltta.output.lines import csv_lines
+from mltta.output.records import to_record
 from mltta.serve.client import Client, ServerError
 from mltta.serve.limits import Limits
 from tests.serve.running import PHOTOS, mini, serving

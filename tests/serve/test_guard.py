@@ -16,7 +16,7 @@ import pytest
 from mltta.cli import app
 from mltta.errors import ConfigError
 from mltta.serve.limits import Limits
-from mltta.serve.run import check_access
+from mltta.serve.server import check_access
 from tests.serve.running import PHOTOS, serving
 
 TOKEN = "a-secret-of-some-length-7c1f"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from mltta import Tagger
-from mltta.report.records import to_record
+from mltta.output.records import to_record
 from mltta.serve.client import Client
 from tests.serve.running import PHOTOS, mini, process
 

@@ -70,7 +70,7 @@ class DeviceViews:
 
         Args:
             images: RGB pixels, uint8, each (H, W, 3), on any device.
-            ids: what the randomness of each image hangs on, by custom its `mltta.images.load.image_id`.
+            ids: what the randomness of each image hangs on, by custom its `mltta.images.decode.image_id`.
 
         Returns:
             views of shape (B, N, 3, S, S).

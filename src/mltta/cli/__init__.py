@@ -13,8 +13,8 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mltta.cli import cache, captions, evaluate, keywords, lists, prompts, reproduce, serve, tag
-from mltta.cli.cluster import WithRay
+from mltta.cli import cache, captions, eval, keywords, lists, prompts, reproduce, serve, tag
+from mltta.cli.on_ray import WithRay
 from mltta.errors import MlttaError
 
 #: what a disk, a folder or a system may say, and no fault of ours
@@ -30,8 +30,8 @@ app = typer.Typer(
 )
 app.command("tag", cls=WithRay, help=tag.HELP)(tag.tag)
 app.command("serve", help=serve.HELP)(serve.serve)
-app.command("eval", cls=WithRay, help=evaluate.EVAL_HELP)(evaluate.eval_)
-app.command("compare", help=evaluate.COMPARE_HELP)(evaluate.compare)
+app.command("eval", cls=WithRay, help=eval.EVAL_HELP)(eval.eval_)
+app.command("compare", help=eval.COMPARE_HELP)(eval.compare)
 app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
 app.add_typer(captions.app, name="captions")
 app.add_typer(prompts.app, name="prompts")

@@ -17,7 +17,7 @@ def list_() -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from mltta.pipeline.cache import feature_folder, list_stores
+    from mltta.session.cache import feature_folder, list_stores
 
     stores = list_stores()
     name = Column("name", no_wrap=True, min_width=16)  # whole on a narrow screen too: `clear` asks for it
@@ -52,8 +52,8 @@ def clear(
 ) -> None:
     """Remove kept features: those named, or all."""
     from mltta.errors import ConfigError
-    from mltta.pipeline.cache import clear as remove
-    from mltta.pipeline.cache import list_stores
+    from mltta.session.cache import clear as remove
+    from mltta.session.cache import list_stores
 
     stores = {store.folder.name: store for store in list_stores()}
     unknown = [name for name in names or [] if name not in stores]

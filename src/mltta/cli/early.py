@@ -13,10 +13,10 @@ from types import TracebackType
 
 from PIL.Image import Image
 
-from mltta.cli.sources import Source, Stamp, stamp
+from mltta.cli.inputs import Source, Stamp, stamp
 from mltta.errors import ImageError
-from mltta.images.load import load_image
-from mltta.pipeline.execution import cores
+from mltta.images.decode import load_image
+from mltta.session.execution import cores
 
 #: bytes of the photos that wait: some 170, as one of 12 megapixels takes 3 million at its working size
 MOST_BYTES = 512 << 20

@@ -14,8 +14,8 @@ from mltta.cli.progress import bar_on_terminal
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mltta.captions.generate.build import Generated
     from mltta.captions.generate.engines import Engine
-    from mltta.captions.generate.run import Generated
     from mltta.labels import LabelSet
 
 HELP = """Write captions for your labels, as the paper does: draw up to five labels, ask a language model for a
@@ -82,7 +82,7 @@ def generate(
     max_tokens: Annotated[int, typer.Option(min=1, help="Length of an answer at most.")] = 96,
     seed: Annotated[int, typer.Option(help="Chooses the labels, and the words where the engine can.")] = 0,
 ) -> None:
-    from mltta.captions.generate.run import generate_captions
+    from mltta.captions.generate.build import generate_captions
     from mltta.captions.generate.sampling import Cooccurrence
     from mltta.labels import LabelSet
 

@@ -9,9 +9,9 @@ import typer
 
 from mltta.cli.tagging import Effect
 from mltta.errors import MlttaError
-from mltta.report.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
-from mltta.report.records import Record, printable
-from mltta.report.sorting import Sorting
+from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
+from mltta.output.records import Record, printable
+from mltta.output.sorting import Sorting
 
 if TYPE_CHECKING:
     from mltta.tagger import Tags

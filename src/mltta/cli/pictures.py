@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from mltta.cli.tagging import Effect
 from mltta.errors import MlttaError
-from mltta.report.places import Places
-from mltta.report.records import Record
+from mltta.output.places import Places
+from mltta.output.records import Record
 
 if TYPE_CHECKING:
     from mltta.tagger import Tags
@@ -26,8 +26,8 @@ class Pictures(Effect):
         self._places(photo, root)
 
     def tagged(self, photo: Path, tags: Tags, record: Record) -> None:
-        from mltta.images.load import load_image
-        from mltta.report.picture import annotate, where_sheet
+        from mltta.images.decode import load_image
+        from mltta.output.picture import annotate, where_sheet
 
         target = self._places(photo, None)
         try:
@@ -52,7 +52,7 @@ class Thumbnails(Effect):
     """Keeps what a gallery shows with each record."""
 
     def tagged(self, photo: Path, tags: Tags, record: Record) -> None:
-        from mltta.report.gallery import for_gallery
+        from mltta.output.gallery import for_gallery
 
         record.update(for_gallery(photo, tags.where))
 

@@ -115,7 +115,7 @@ def from_captions(backbone: Backbone, labels: LabelSet, captions: str | None) ->
 def from_images(backbone: Backbone, labels: LabelSet, folder: Path, shots: int | None, seed: int) -> Examples:
     """Labelled images: with a file of labels beside them, or in one folder a label."""
     from mltta.data.class_folders import load_class_folders
-    from mltta.data.folder import has_labels, load_folder
+    from mltta.data.own_folder import has_labels, load_folder
     from mltta.evaluation.train_prompts import image_examples
 
     data = load_folder(folder, labels=labels) if has_labels(folder) else load_class_folders(folder, labels)

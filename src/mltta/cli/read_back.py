@@ -8,12 +8,12 @@ from pathlib import Path
 
 from mltta.cli.closing import Closing
 from mltta.errors import ImageError, MlttaError
-from mltta.report.formats import file_of, lines_of, whole_of
-from mltta.report.gallery import for_gallery
-from mltta.report.output import refuse_others
-from mltta.report.partitions import Partitions
-from mltta.report.records import Page, Record
-from mltta.report.screen import Screen
+from mltta.output.formats import file_of, lines_of, whole_of
+from mltta.output.gallery import for_gallery
+from mltta.output.partitions import Partitions
+from mltta.output.records import Page, Record
+from mltta.output.screen import Screen
+from mltta.output.tags_file import refuse_others
 from mltta.storage import atomic
 
 

@@ -17,9 +17,9 @@ from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
     from mltta.model.learned_prompts import AnyPrompts
-    from mltta.report.cells import Table
-    from mltta.report.page import Section
-    from mltta.reproduction.run import Place
+    from mltta.reproduction.rerun import Place
+    from mltta.tables.cells import Table
+    from mltta.tables.page import Section
 
 HELP = """The paper's tables and figures, run on your data and weights.
 
@@ -106,12 +106,12 @@ def reproduce(
 ) -> None:
     from mltta.data import load_dataset
     from mltta.data.corrupt import corrupt
-    from mltta.evaluation.page import comparison_section, example_section, gain_by_label_count
+    from mltta.evaluation.results_page import comparison_section, example_section, gain_by_label_count
     from mltta.model.maple import with_prompts
-    from mltta.pipeline.execution import Execution
-    from mltta.report.page import Plot, Section, html_page
     from mltta.reproduction.paper import Setting, claims
-    from mltta.reproduction.run import Place, Reproduction, settings_of, view_figure, view_settings
+    from mltta.reproduction.rerun import Place, Reproduction, settings_of, view_figure, view_settings
+    from mltta.session.execution import Execution
+    from mltta.tables.page import Plot, Section, html_page
 
     figures = {one.value for one in figure or []}
     numbers = table or ([] if figures or frontier else list(range(1, 8)))
@@ -208,7 +208,7 @@ def reproduce(
 
 def show(stem: str, table: Table, out: Path, format: options.TableFormat) -> None:
     """Print a table and write it in every format."""
-    from mltta.report.tables import render
+    from mltta.tables.render import render
 
     typer.echo(render(table, format.value))
     for kind, ending in FORMATS:
@@ -219,8 +219,8 @@ def frontier_sections(
     places: list[Place], methods: list[str], say: Callable[[str, Table], None], **run: Any
 ) -> list[Section]:
     """Every method at every place, as tables and plots, and what was published."""
-    from mltta.report.page import Plot, Section
     from mltta.reproduction import frontier
+    from mltta.tables.page import Plot, Section
 
     sections = []
     for place in places:

@@ -78,7 +78,7 @@ def serve(
     try:
         from mltta.serve.limits import Limits
         from mltta.serve.offer import Offer, offered_methods
-        from mltta.serve.run import check_access, make_server
+        from mltta.serve.server import check_access, make_server
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'mltta[serve]'") from None
     from mltta.labels import LabelSet

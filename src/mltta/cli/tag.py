@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltta.cli import cluster, options
+from mltta.cli import on_ray as cluster
+from mltta.cli import options
 from mltta.cli import settings as written
 from mltta.errors import ConfigError, MlttaError
 
@@ -167,7 +168,7 @@ def tag(
     ray_gpus: cluster.Gpus = 0.0,
     shard_size: cluster.ShardSize = None,
 ) -> None:
-    from mltta.cli.sources import Sources, open_others, refuse_missing, stamp
+    from mltta.cli.inputs import Sources, open_others, refuse_missing, stamp
 
     refuse_missing(given)
     from mltta.cli.closing import Closing
@@ -175,11 +176,11 @@ def tag(
     from mltta.cli.into_photos import Keywords, Sorted
     from mltta.cli.pictures import Pictures, Thumbnails
     from mltta.cli.tagging import Run, carry_out, open_sink
-    from mltta.pipeline.execution import Execution
-    from mltta.report.formats import format_of
-    from mltta.report.gallery import thumbnail_folder
-    from mltta.report.partitions import is_partitions
-    from mltta.report.sorting import Sorting
+    from mltta.output.formats import format_of
+    from mltta.output.gallery import thumbnail_folder
+    from mltta.output.partitions import is_partitions
+    from mltta.output.sorting import Sorting
+    from mltta.session.execution import Execution
     from mltta.storage.filesystems import is_remote
 
     execution = Execution(batch_size, compile=compile)

@@ -14,12 +14,12 @@ import typer
 
 from mltta.cli.closing import Closing
 from mltta.cli.early import Early
+from mltta.cli.inputs import Source, Sources, Stamp, stamp
 from mltta.cli.progress import Progress
-from mltta.cli.sources import Source, Sources, Stamp, stamp
 from mltta.errors import ConfigError, ImageError
-from mltta.report.output import OTHERWISE, Output
-from mltta.report.records import Record, to_record
-from mltta.report.screen import Screen
+from mltta.output.records import Record, to_record
+from mltta.output.screen import Screen
+from mltta.output.tags_file import OTHERWISE, Output
 
 if TYPE_CHECKING:
     from mltta.tagger import Tagger, Tags
@@ -111,7 +111,7 @@ class Run:
         """A file, which may be decoded already; that is looked at when it is its turn."""
         if not isinstance(file, Path):
             return file
-        from mltta.pipeline.prepare import Photo
+        from mltta.session.prepare import Photo
 
         return Photo(0, str(file), partial(self.early.take, file), file.stem)
 
@@ -178,7 +178,7 @@ def carry_out(run: Run, files: Sequence[Source], watch: bool) -> int:
 def open_sink(format: str, output: Path | None, wide: bool, overwrite: bool) -> Output | Screen:
     """Where the tags go: a file that a later run continues, or a stream."""
     if format == "parquet":  # before any work is done
-        from mltta.report.parquet import open_pyarrow
+        from mltta.output.parquet import open_pyarrow
 
         open_pyarrow()
     if output is None or (output.exists() and not output.is_file() and not output.is_dir()):

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from mltta.data.coco import load_coco
 from mltta.data.dataset import Dataset, Unlabelled
-from mltta.data.folder import load_folder
 from mltta.data.hf import load_hf
 from mltta.data.nuswide import load_nuswide
 from mltta.data.objects365 import load_objects365
+from mltta.data.own_folder import load_folder
 from mltta.data.voc import load_voc
 from mltta.errors import ConfigError, DatasetError
 from mltta.labels import LabelSource

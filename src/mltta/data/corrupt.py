@@ -22,7 +22,7 @@ from PIL import Image, ImageStat
 
 from mltta.data.dataset import Dataset, Lazy
 from mltta.errors import ConfigError, ImageError
-from mltta.images.load import image_id, load_image
+from mltta.images.decode import image_id, load_image
 
 SEVERITIES = (1, 2, 3)
 

@@ -23,7 +23,7 @@ class Dataset:
         name: dataset and split, such as "voc2012-val".
         labels: the labels, one a column of ``targets``.
         ids: one id an image, all different.
-        images: whatever `mltta.images.load.load_image` takes, fetched only when indexed.
+        images: whatever `mltta.images.decode.load_image` takes, fetched only when indexed.
         targets: (N, C): 1 present, 0 absent, -1 left out of the metrics.
         published: number of images in the published split.
         notes: the conventions applied, in words, with counts.

@@ -9,7 +9,7 @@ tag(Tagger(labels="coco"), ["s3://bucket/photos"], "tags")
 from __future__ import annotations
 
 from mltta.distributed.cluster import Size
-from mltta.distributed.evaluate import measuring
-from mltta.distributed.tag import tag
+from mltta.distributed.measure_shards import measuring
+from mltta.distributed.tag_shards import tag
 
 __all__ = ["Size", "measuring", "tag"]

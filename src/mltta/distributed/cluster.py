@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from mltta.errors import ConfigError, MlttaError
-from mltta.pipeline.execution import cores
+from mltta.session.execution import cores
 
 #: of each CPU a worker takes so much, so that Ray's own tasks always find room
 SHARE = 0.9

@@ -12,14 +12,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from mltta.data.hf import open_images
+from mltta.distributed.listing import hf_parts
 from mltta.distributed.plan import Shard, names_of
-from mltta.distributed.sources import hf_parts
 from mltta.errors import ImageError
 from mltta.images.budget import MAX_BYTES
 from mltta.images.formats import SUFFIXES
 from mltta.images.remote import is_url
-from mltta.pipeline.prepare import Photo
-from mltta.report.parquet import open_pyarrow
+from mltta.output.parquet import open_pyarrow
+from mltta.session.prepare import Photo
 from mltta.storage.filesystems import Folder, is_remote, open_store, open_stream
 
 #: rows of a Parquet file in memory at a time

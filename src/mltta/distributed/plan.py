@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mltta.distributed.sources import Listing, Name, Rows
+from mltta.distributed.listing import Listing, Name, Rows
 from mltta.errors import MlttaError
 from mltta.storage.checksums import CHECKSUM, of_bytes, of_data, sealed
 from mltta.storage.filesystems import Folder

@@ -15,8 +15,8 @@ import torch
 
 from mltta.distributed.photos import photos_of
 from mltta.distributed.plan import Shard
-from mltta.report.partitions import Part, part_bytes, part_name, whole_part
-from mltta.report.records import Record, to_record
+from mltta.output.partitions import Part, part_bytes, part_name, whole_part
+from mltta.output.records import Record, to_record
 from mltta.storage.checksums import of_bytes
 from mltta.storage.filesystems import Folder
 from mltta.tagger import Tagger

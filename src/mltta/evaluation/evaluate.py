@@ -19,16 +19,16 @@ from mltta.decision import Decision
 from mltta.errors import ConfigError
 from mltta.evaluation.measure import Measure, Spread
 from mltta.evaluation.recipes import Recipe, Setting
-from mltta.evaluation.records import Record
 from mltta.evaluation.results import Result, run_name
+from mltta.evaluation.rows import Record
 from mltta.evaluation.writing import ResultWriter
 from mltta.methods import method_class
 from mltta.methods.base import Method, OnlineMethod, State
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
 from mltta.model.prompts import DescriptionSource, TemplateSource, load_descriptions
-from mltta.pipeline.execution import Execution
-from mltta.pipeline.features import Counts
+from mltta.session.execution import Execution
+from mltta.session.features import Counts
 
 # An online method's memory is kept this often; a kill costs at most so many images, whose features are kept.
 IMAGES_A_STATE = 256

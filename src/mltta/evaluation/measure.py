@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from mltta.data import Dataset
 from mltta.decision import Decision
 from mltta.evaluation.recipes import Setting
-from mltta.evaluation.records import Record
+from mltta.evaluation.rows import Record
 from mltta.methods.base import Method, State
-from mltta.pipeline.cache import FeatureCache
-from mltta.pipeline.execution import Execution
-from mltta.pipeline.features import Counts, Features, Pipeline
-from mltta.pipeline.overlap import overlapped
-from mltta.pipeline.prepare import Photo
-from mltta.pipeline.score import Begun, Scored, Scorer
+from mltta.session.cache import FeatureCache
+from mltta.session.execution import Execution
+from mltta.session.features import Counts, Features, Pipeline
+from mltta.session.overlap import overlapped
+from mltta.session.prepare import Photo
+from mltta.session.score import Begun, Scored, Scorer
 
 #: what was scored, by the number of the method
 Answers: TypeAlias = list[tuple[int, list[Record]]]

@@ -19,7 +19,7 @@ from mltta.methods.base import Method
 from mltta.methods.plugins import source_digest
 from mltta.model.backbone import Backbone
 from mltta.model.prompts import TemplateSource, list_templates
-from mltta.pipeline.cache import rendering
+from mltta.session.cache import rendering
 
 
 @dataclass(frozen=True)

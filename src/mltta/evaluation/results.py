@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
-from mltta.evaluation.records import read_lines
+from mltta.evaluation.rows import read_lines
 from mltta.evaluation.run_file import AGAIN, FORMAT, damaged, read_run
 from mltta.methods.base import branch_probabilities, merge_branches, z_scores
 from mltta.storage import checksums

@@ -27,8 +27,8 @@ from mltta.metrics import (
     set_metrics,
 )
 from mltta.model.prompts import DEFAULT_TEMPLATE
-from mltta.report.tables import Cell, Row, Table
 from mltta.storage import atomic
+from mltta.tables.render import Cell, Row, Table
 
 #: below a table with such a method, whose name has the mark
 RECONSTRUCTED = (

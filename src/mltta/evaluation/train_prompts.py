@@ -22,8 +22,8 @@ from mltta.model.backbone import Backbone
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.learned_prompts import CoOp, coop
 from mltta.model.prompts import random_context
-from mltta.pipeline.features import Pipeline
-from mltta.pipeline.prepare import Photo
+from mltta.session.features import Pipeline
+from mltta.session.prepare import Photo
 
 
 @dataclass(frozen=True)

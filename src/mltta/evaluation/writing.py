@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from mltta.errors import MlttaError
-from mltta.evaluation.records import Line, Record, read_lines, row_bytes, to_line, to_row
+from mltta.evaluation.rows import Line, Record, read_lines, row_bytes, to_line, to_row
 from mltta.evaluation.run_file import damaged, read_run, run_text
 from mltta.methods.base import State
 from mltta.storage import atomic, checksums

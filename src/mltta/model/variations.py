@@ -16,7 +16,7 @@ from PIL.Image import Image
 from torch import Tensor
 
 from mltta.errors import ConfigError, ImageError, WeightsError
-from mltta.images.load import load_image
+from mltta.images.decode import load_image
 from mltta.images.views import CLIP_MEAN, CLIP_STD, generated_folder
 from mltta.model.device import pick_device
 from mltta.storage import atomic

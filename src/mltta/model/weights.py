@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from mltta.errors import HubError, MlttaError, WeightsError
-from mltta.model import folder as folder_
+from mltta.model import model_folder as folder_
 from mltta.storage import hub
 from mltta.storage.hub import cache_only_if_cut_off
 from mltta.storage.tensors import read_file, reason

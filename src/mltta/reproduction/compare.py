@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from mltta.report.cells import Cell, Row, Table
 from mltta.reproduction.paper import PaperCell, PaperTable, Setting, load_table
+from mltta.tables.cells import Cell, Row, Table
 
 DATASETS = ("coco2014", "coco2017", "voc2007", "voc2012", "nuswide")  # what the paper's average is over
 

@@ -18,9 +18,9 @@ from mltta.evaluation.summary import RECONSTRUCTED, Line, Summary
 from mltta.methods import create_method, list_methods, method_class
 from mltta.methods.base import Method
 from mltta.model.backbone import Backbone
-from mltta.report.cells import Cell, Row, Table
-from mltta.report.plots import pareto
-from mltta.reproduction.run import Place
+from mltta.reproduction.rerun import Place
+from mltta.tables.cells import Cell, Row, Table
+from mltta.tables.plots import pareto
 
 _PUBLISHED = Path(__file__).parents[1] / "assets" / "paper" / "frontier.json"
 #: the family's best foot forward: windows of one larger pass in the place of crops

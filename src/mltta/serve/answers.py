@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from mltta.errors import ImageError
-from mltta.report.keywords.xmp import Packet
-from mltta.report.lines import csv_lines, json_lines
-from mltta.report.records import Record, to_record
+from mltta.output.keywords.xmp import Packet
+from mltta.output.lines import csv_lines, json_lines
+from mltta.output.records import Record, to_record
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall, Written
 

@@ -17,7 +17,6 @@ from mltta import __version__
 from mltta.errors import ImageError, MlttaError
 from mltta.images.remote import fetch, is_url
 from mltta.methods import Method
-from mltta.pipeline.prepare import Photo
 from mltta.serve.answers import export, image_answer
 from mltta.serve.calls import Call, Refused, check_image, checked, read_call
 from mltta.serve.engine import Answered, Engine, Job
@@ -25,6 +24,7 @@ from mltta.serve.guard import refusal
 from mltta.serve.metrics import Metrics
 from mltta.serve.offer import Offer
 from mltta.serve.schema import ExportCall, Problem, TagAnswer, TagCall, tag_bodies
+from mltta.session.prepare import Photo
 
 PAGE = Path(__file__).parents[1] / "assets" / "page"
 _KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}

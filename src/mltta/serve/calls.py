@@ -16,7 +16,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from mltta.errors import ImageError
-from mltta.images.load import image_size
+from mltta.images.decode import image_size
 from mltta.serve.limits import Limits
 from mltta.serve.schema import TagCall
 

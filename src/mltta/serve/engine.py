@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mltta.pipeline.prepare import Photo
 from mltta.serve.offer import Choice
 from mltta.serve.taggers import Taggers
+from mltta.session.prepare import Photo
 from mltta.tagger import Tagger, Tags
 
 log = logging.getLogger("mltta.serve")

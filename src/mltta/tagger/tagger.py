@@ -24,12 +24,12 @@ from mltta.methods.plugins import source_digest
 from mltta.model.backbone import Backbone
 from mltta.model.load import load_backbone
 from mltta.model.prompts import DescriptionSource, TemplateSource, list_templates, load_descriptions
-from mltta.pipeline.cache import rendering
-from mltta.pipeline.execution import Execution
-from mltta.pipeline.features import Pipeline
-from mltta.pipeline.overlap import overlapped
-from mltta.pipeline.prepare import Photo
-from mltta.pipeline.score import Scored, Scorer
+from mltta.session.cache import rendering
+from mltta.session.execution import Execution
+from mltta.session.features import Pipeline
+from mltta.session.overlap import overlapped
+from mltta.session.prepare import Photo
+from mltta.session.score import Scored, Scorer
 from mltta.tagger.tags import Tags
 
 log = logging.getLogger("mltta")

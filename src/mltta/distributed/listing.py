@@ -1,0 +1,190 @@
+"""Where photos come from, listed a piece at a time: folders near and far, Parquet, tars, Hugging Face datasets."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath, PurePosixPath
+
+from mltta.errors import ConfigError, MlttaError
+from mltta.images.find import Found, no_such
+from mltta.images.formats import SUFFIXES, why_unreadable
+from mltta.images.remote import is_url
+from mltta.storage.filesystems import is_remote, list_store, open_store, open_stream
+
+HF = "hf:"
+
+
+@dataclass(frozen=True)
+class Name:
+    """One photo; ``base`` says how it is reached: the folder that names start from, or the address of a store."""
+
+    base: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Photos by number: the rows of a Parquet file or a dataset, or all that a tar holds, which are not counted."""
+
+    kind: str
+    base: str
+    of: str
+    count: int = 0
+
+
+@dataclass
+class Listing:
+    """What was given, gone through lazily in an order that depends on names alone; a folder is in memory at a time."""
+
+    given: Sequence[str]
+    skipped: Counter[str] = field(default_factory=Counter)
+
+    def __iter__(self) -> Iterator[Name | Rows]:
+        _refuse_overlap(self.given)
+        for one in self.given:
+            yield from self._pieces(one)
+
+    def __str__(self) -> str:
+        """A line about files that look like photos and cannot be read, if there are some."""
+        return str(Found([], self.skipped))
+
+    def _pieces(self, given: str) -> Iterator[Name | Rows]:
+        here = os.getcwd()
+        if given.startswith(HF):
+            from mltta.data.hf import open_images
+
+            yield Rows("hf", here, given, len(open_images(*hf_parts(given))))
+        elif is_url(given):
+            yield Name(here, given)
+        elif is_remote(given):
+            yield from self._far(given)
+        elif "*" in given and not Path(given).exists():
+            folder = Path(given).parent
+            if not folder.is_dir():
+                raise MlttaError(f"{given}: {folder} is no folder to look for it in")
+            named = [name for name in sorted(os.listdir(folder)) if fnmatchcase(name, Path(given).name)]
+            for name in named:
+                yield from self._one(here, str(folder / name))
+        elif Path(given).is_dir():
+            yield from (Name(here, str(path)) for path in self._walk(Path(given)))
+        elif Path(given).exists():
+            yield from self._one(here, given)
+        else:
+            raise no_such(given)
+
+    def _one(self, base: str, file: str) -> Iterator[Name | Rows]:
+        """A file: a photo, unless its suffix says that it holds many."""
+        suffix = PurePosixPath(file.lower()).suffix
+        if suffix in (".parquet", ".pq"):
+            yield Rows("parquet", base, file, _count_rows(base, file))
+        elif suffix == ".tar":
+            yield Rows("tar", base, file)
+        else:
+            yield Name(base, file)
+
+    def _walk(self, folder: Path) -> Iterator[Path]:
+        """Photos below a folder in the order of their paths, names of folders among names of files."""
+        try:
+            with os.scandir(folder) as entries:
+                found = sorted((entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries)
+        except OSError as error:
+            raise MlttaError(f"{folder}: this folder cannot be read: {error.strerror}") from None
+        for name, is_folder, is_link in found:
+            if is_folder and not is_link and not name.startswith("."):
+                yield from self._walk(folder / name)
+            elif not is_folder and self._is_photo(name):
+                yield folder / name
+
+    def _far(self, address: str) -> Iterator[Name | Rows]:
+        from pyarrow import fs
+
+        store, path = open_store(address)
+        scheme, last = address.partition("://")[0], PurePosixPath(path).name
+        try:
+            if "*" in last:
+                above = _above(address)
+                for name, is_folder in list_store(above):
+                    if not is_folder and fnmatchcase(name, last):
+                        yield from self._one(above, f"{scheme}://{PurePosixPath(path).parent}/{name}")
+            elif store.get_file_info(path).type == fs.FileType.File:
+                yield from self._one(_above(address), f"{scheme}://{path}")
+            else:
+                yield from (
+                    Name(address, f"{scheme}://{path}/{below}") for below in self._walk_far(address, "")
+                )
+        except OSError as error:
+            raise MlttaError(f"{address} cannot be listed: {error}") from None
+
+    def _walk_far(self, address: str, below: str) -> Iterator[str]:
+        for name, is_folder in list_store(address, below):
+            inner = f"{below}/{name}" if below else name
+            if is_folder and not name.startswith("."):
+                yield from self._walk_far(address, inner)
+            elif not is_folder and self._is_photo(name):
+                yield inner
+
+    def _is_photo(self, name: str) -> bool:
+        suffix = PurePosixPath(name).suffix.lower()
+        if name.startswith("."):
+            return False
+        if why_unreadable(suffix) is not None:
+            self.skipped[suffix] += 1
+            return False
+        return suffix in SUFFIXES
+
+
+def hf_parts(given: str) -> tuple[str, str | None]:
+    """The name or folder of a Hugging Face dataset, and its split.
+
+    Example:
+        >>> hf_parts("hf:org/photos#train"), hf_parts("hf:saved/")
+        (('org/photos', 'train'), ('saved/', None))
+    """
+    root, _, split = given.removeprefix(HF).partition("#")
+    return root, split or None
+
+
+def _above(address: str) -> str:
+    """The address of the folder that a file is in, reached the same way."""
+    path, question, query = address.partition("?")
+    return path.rpartition("/")[0] + question + query
+
+
+def _count_rows(base: str, file: str) -> int:
+    """Rows that a Parquet file says it has, read from its end."""
+    from mltta.output.parquet import open_pyarrow
+
+    _, parquet = open_pyarrow()
+    try:
+        if is_remote(file):
+            store, _ = open_store(base)
+            with store.open_input_file(file.partition("://")[2]) as far:
+                return int(parquet.read_metadata(far).num_rows)
+        with open_stream(base, file) as near:
+            return int(parquet.read_metadata(near).num_rows)
+    except (OSError, ValueError) as error:
+        raise MlttaError(f"{file} is no Parquet file that can be read: {error}") from None
+
+
+def _refuse_overlap(given: Sequence[str]) -> None:
+    """No photo twice: neither the same name, nor a folder and something in it."""
+    near = [
+        Path(one).resolve()
+        for one in given
+        if not is_remote(one) and not one.startswith(HF) and not is_url(one)
+    ]
+    far = [PurePosixPath(open_store(one)[1]) for one in given if is_remote(one)]
+    rest = [PurePosixPath(one) for one in given if one.startswith(HF) or is_url(one)]
+    groups: list[list[PurePath]] = [[*near], [*far], [*rest]]
+    for group in groups:
+        seen = set(group)
+        twice = [path for path in group if any(up in seen for up in path.parents)]
+        if twice or len(seen) < len(group):
+            path = twice[0] if twice else next(path for path in group if group.count(path) > 1)
+            raise ConfigError(
+                f"{path} is given more than once, by itself or in a folder: its photos would be too"
+            )

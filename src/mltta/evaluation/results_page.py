@@ -1,0 +1,73 @@
+"""Pages about results: tables, AP of each label, gain by the number of labels, example images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mltta.data import Dataset
+from mltta.evaluation.summary import Line, Summary, comparison
+from mltta.images.decode import load_image
+from mltta.tables.page import Plot, Section, html_page
+from mltta.tables.plots import bars_by_group, label_logits, per_class
+
+
+def comparison_page(groups: Sequence[Sequence[Line]], title: str = "Methods side by side") -> str:
+    """One self-contained page about the results of one or several datasets."""
+    return html_page(title, [comparison_section(found) for found in groups])
+
+
+def comparison_section(found: Sequence[Line]) -> Section:
+    """Table, AP of each label and gain by label count of methods on one dataset; the first is what gains are over."""
+    run = found[0].summaries[0].result.run
+    where = f"{run['dataset']}, {run['model']}"
+    figures = [
+        Plot(
+            per_class(f"AP of each label, {where}", run["labels"], {x.title: _per_class(x) for x in found}),
+            "Labels sorted by the first method's AP.",
+        )
+    ]
+    if len(found) > 1:
+        figures.append(Plot(gain_by_label_count(found), "Bins without images are left empty."))
+    return Section(where, tables=(comparison(found),), figures=tuple(figures))
+
+
+def gain_by_label_count(found: Sequence[Line]) -> str:
+    """mAP beyond the first method, for images with few labels and with many."""
+    run = found[0].summaries[0].result.run
+    bins = list(found[0].summaries[0].by_count)
+    gains = {
+        line.title: [_gap(line.summaries[0], found[0].summaries[0], name) for name in bins]
+        for line in found[1:]
+    }
+    title = (
+        f"Gain over {found[0].title} by the number of labels of an image, {run['dataset']}, {run['model']}"
+    )
+    return bars_by_group(title, [f"{name} labels" for name in bins], gains, "mAP gained")
+
+
+def example_section(found: Sequence[Line], dataset: Dataset, count: int = 4) -> Section:
+    """The images with the most labels, and what each method makes of them: logits, true labels coloured."""
+    first = found[0].summaries[0]
+    names = first.result.run["labels"]
+    most = np.argsort(-(first.targets == 1).sum(axis=1), kind="stable")[:count]
+    figures = []
+    for row in most.tolist():
+        index = int(first.result.scored[row])
+        truth = [names[i] for i in (first.targets[row] == 1).nonzero()[0]]
+        # branches are averaged, so that methods with one prompt and with two are on one scale
+        scores = {x.title: x.summaries[0].result.branches()[row].mean(axis=0).tolist() for x in found}
+        image = load_image(dataset.images[index])
+        figures.append(Plot(label_logits(dataset.ids[index], image, names, scores, truth)))
+    said = "The images with the most labels. Bars are logits, the mean over a method's prompts; true labels in colour."
+    return Section(f"Examples from {dataset.name}", (said,), figures=tuple(figures))
+
+
+def _per_class(line: Line) -> list[float]:
+    return [float(x) for x in np.mean([summary.per_class for summary in line.summaries], axis=0)]
+
+
+def _gap(one: Summary, other: Summary, name: str) -> float | None:
+    gap = one.by_count[name].mean_ap - other.by_count[name].mean_ap
+    return None if np.isnan(gap) else float(gap)

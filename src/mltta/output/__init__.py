@@ -1,0 +1,1 @@
+"""What tagging writes: tags in every format, a gallery, keywords, pictures."""

@@ -1,0 +1,63 @@
+"""Tags for other tools: COCO's JSON, and the folder that FiftyOne imports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from mltta.output.records import Page, Record, printable
+
+
+def write_coco(part: Path, records: Iterable[Record], page: Page) -> None:
+    """COCO's lists: images, categories, and an annotation for every label of an image, with its score and no box."""
+    part.write_text(coco_text(records, page), encoding="utf-8", newline="")
+
+
+def coco_text(records: Iterable[Record], page: Page) -> str:
+    """The same as text; images that failed have no entry, those that show nothing have no annotations."""
+    numbers = {label: number for number, label in enumerate(page.labels, start=1)}
+    images: list[dict[str, object]] = []
+    annotations: list[dict[str, object]] = []
+    for record in records:
+        if "error" in record:
+            continue
+        images.append({"id": len(images) + 1, "file_name": printable(record["image"])})
+        for item in record["labels"]:
+            annotations.append(
+                {
+                    "id": len(annotations) + 1,
+                    "image_id": len(images),
+                    "category_id": numbers[item["label"]],
+                    "score": round(item["score"], 6),
+                }
+            )
+    categories = [{"id": number, "name": label} for label, number in numbers.items()]
+    parts = {"images": images, "categories": categories, "annotations": annotations}
+    lists = ",\n".join(
+        f'"{name}": [\n' + ",\n".join(json.dumps(one, ensure_ascii=False) for one in entries) + "\n]"
+        for name, entries in parts.items()
+    )
+    return printable("{\n" + lists + "\n}\n")
+
+
+def write_fiftyone(part: Path, records: Iterable[Record], page: Page) -> None:
+    """labels.json of a FiftyOneImageClassificationDataset: images by their full path, each with all its labels.
+
+    FiftyOne also asks for a folder data beside it, which stays empty: full paths say where the images are.
+    """
+    labels = {
+        printable(str(Path(record["image"]).absolute())): [
+            {"label": item["label"], "confidence": round(item["score"], 6)} for item in record["labels"]
+        ]
+        for record in records
+        if "error" not in record
+    }
+    entries = ",\n".join(
+        f"{json.dumps(path, ensure_ascii=False)}: {json.dumps(own, ensure_ascii=False)}"
+        for path, own in labels.items()
+    )
+    classes = json.dumps(list(page.labels), ensure_ascii=False)
+    text = f'{{"classes": {classes},\n"labels": {{\n{entries}\n}}}}\n'
+    part.write_text(text, encoding="utf-8", newline="")
+    page.path.with_name("data").mkdir(exist_ok=True)

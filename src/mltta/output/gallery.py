@@ -1,0 +1,140 @@
+"""All photos on one page: a single HTML file that filters and shows where, and asks no host for anything."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from mltta.errors import MlttaError
+from mltta.images.decode import load_image
+from mltta.output.records import Page, Record, printable
+
+_ASSETS = Path(__file__).parents[1] / "assets" / "gallery"
+#: the longer side of a thumbnail, and photos whose thumbnails stand together in the page
+SIDE, CHUNK = 320, 200
+#: photos up to which the page holds the thumbnails itself; of more, they lie in a folder beside it
+INSIDE = 5_000
+
+
+def for_gallery(photo: Path, where: Mapping[str, NDArray[np.float32]]) -> dict[str, Any]:
+    """What a record needs for the gallery: a small copy of the photo, and where labels were found."""
+    found: dict[str, Any] = {"thumbnail": thumbnail(photo)}
+    if where:
+        found["where"] = {label: _levels(grid) for label, grid in where.items()}
+    return found
+
+
+def thumbnail(photo: Path) -> str:
+    """A small WebP copy, as base64."""
+    small = load_image(photo).copy()
+    small.thumbnail((SIDE, SIDE), Image.Resampling.BILINEAR, reducing_gap=2.0)
+    held = io.BytesIO()
+    small.save(held, "WEBP", quality=70)
+    return base64.b64encode(held.getvalue()).decode()
+
+
+def thumbnail_folder(path: Path) -> Path:
+    """Where the thumbnails of a large gallery lie."""
+    return path.with_name(f"{path.stem}_thumbnails")
+
+
+def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
+    """Write the page a chunk of photos at a time: their rows, and their thumbnails."""
+    numbers = {label: number for number, label in enumerate(page.labels)}
+    folder = thumbnail_folder(page.path) if page.count > INSIDE else None
+    left = iter(records)
+    texts = {
+        name: (_ASSETS / name).read_text(encoding="utf-8") for name in ("page.html", "style.css", "script.js")
+    }
+    head = (
+        texts["page.html"]
+        .replace("{style}", texts["style.css"])
+        .replace("{title}", html.escape(page.path.stem))
+    )
+    number = 0
+    with part.open("w", encoding="utf-8", newline="") as file:
+        names = _script(json.dumps(list(page.labels), ensure_ascii=False))
+        file.write(
+            f'{head}<script type="application/json" id="names" data-chunk="{CHUNK}">{names}</script>\n'
+        )
+        while some := list(islice(left, CHUNK)):
+            rows, thumbs = [], []
+            for record in some:
+                thumb = _thumbnail_of(record)
+                row = _row(record, numbers, page.path.parent)
+                if folder is not None and thumb != "-":
+                    row["thumb"] = _put(folder, number, thumb)
+                    thumb = "-"
+                rows.append(_script(json.dumps(row, ensure_ascii=False, separators=(",", ":"))))
+                thumbs.append(thumb)
+                number += 1
+            file.write('<script type="application/json" class="rows">[' + ",\n".join(rows) + "]</script>\n")
+            file.write('<script type="text/plain" class="thumbs">' + "\n".join(thumbs) + "</script>\n")
+        file.write(f"<script>\n{texts['script.js']}</script>\n</body>\n</html>\n")
+
+
+def _row(record: Record, numbers: Mapping[str, int], home: Path) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": printable(record["image"]), "url": _url(record["image"], home)}
+    if "error" in record:
+        return row | {"labels": [], "error": printable(record["error"])}
+    here = set(record["present"])
+    row["labels"] = [
+        [numbers[item["label"]], round(item["score"], 4), int(item["label"] in here)]
+        for item in record["labels"]
+    ]
+    if record.get("where"):
+        row["heat"] = {numbers[label]: levels for label, levels in record["where"].items()}
+    return row
+
+
+def _thumbnail_of(record: Record) -> str:
+    """The thumbnail that was kept, or a new one; "-" where there is none."""
+    if "error" in record:
+        return "-"
+    try:
+        return str(record.get("thumbnail") or thumbnail(Path(record["image"])))
+    except MlttaError:  # the photo is gone since
+        return "-"
+
+
+def _put(folder: Path, number: int, thumb: str) -> str:
+    """Write a thumbnail into the folder, and say how the page calls it."""
+    file = folder / f"{number // 1000:03}" / f"{number:06}.webp"
+    content = base64.b64decode(thumb)
+    if not (file.is_file() and file.read_bytes() == content):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    return quote(str(file.relative_to(folder.parent).as_posix()))
+
+
+def _url(image: str, home: Path) -> str:
+    """How a page in one folder calls a photo in another."""
+    photo = os.path.abspath(image)
+    try:
+        near = os.path.relpath(photo, home.absolute())
+    except ValueError:  # another drive
+        return Path(photo).as_uri()
+    return quote(os.fsencode(near.replace(os.sep, "/")))
+
+
+def _levels(grid: NDArray[np.float32]) -> str:
+    """A grid from 0 to 1 as bytes, its largest value at 255, as the pictures of ``--where`` show it."""
+    levels = np.clip(grid / max(float(grid.max()), 1e-6), 0, 1) ** 0.7
+    return base64.b64encode((255 * levels).astype(np.uint8).tobytes()).decode()
+
+
+def _script(text: str) -> str:
+    """JSON that cannot end the element it stands in."""
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,0 +1,90 @@
+"""The segments in front of a JPEG's image data: some are replaced, everything else stays byte for byte."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mltta.output.keywords.iptc import HEAD as PHOTOSHOP
+
+XMP = b"http://ns.adobe.com/xap/1.0/\0"
+_APP0, _APP1, _APP2, _APP13, _SOS = 0xE0, 0xE1, 0xE2, 0xED, 0xDA
+_MOST = 65_533
+
+
+@dataclass
+class Jpeg:
+    """A JPEG file taken apart: segments (marker, payload), and the image data from the scan on."""
+
+    segments: list[tuple[int, bytes]]
+    rest: bytes
+
+    @classmethod
+    def of(cls, content: bytes) -> Jpeg:
+        """Take a file apart; ValueError says why it cannot be."""
+        if content[:2] != b"\xff\xd8":
+            raise ValueError("it is no JPEG")
+        at = 2
+        segments: list[tuple[int, bytes]] = []
+        while True:
+            if content[at : at + 1] != b"\xff" or at + 4 > len(content):
+                raise ValueError("it is damaged, or not a JPEG of the usual kind")
+            marker = content[at + 1]
+            size = int.from_bytes(content[at + 2 : at + 4], "big")
+            if marker == _SOS:
+                return cls(segments, content[at:])
+            if (
+                marker in (0xFF, 0x00, 0x01)
+                or 0xD0 <= marker <= 0xD9
+                or size < 2
+                or at + 2 + size > len(content)
+            ):
+                raise ValueError("it is damaged, or not a JPEG of the usual kind")
+            segments.append((marker, content[at + 4 : at + 2 + size]))
+            at += 2 + size
+
+    @property
+    def several(self) -> bool:
+        """Whether other pictures behind the first are found by how far they are from its start, as phones have them."""
+        return any(marker == _APP2 and payload.startswith(b"MPF\0") for marker, payload in self.segments)
+
+    @property
+    def xmp(self) -> bytes | None:
+        return self._payload(_APP1, XMP)
+
+    @property
+    def photoshop(self) -> bytes | None:
+        return self._payload(_APP13, PHOTOSHOP)
+
+    def put_xmp(self, packet: bytes | None) -> None:
+        self._put(_APP1, XMP, packet)
+
+    def put_photoshop(self, resources: bytes | None) -> None:
+        self._put(_APP13, PHOTOSHOP, resources)
+
+    def content(self) -> bytes:
+        """The file again."""
+        parts = [b"\xff\xd8"]
+        for marker, payload in self.segments:
+            parts.append(bytes([0xFF, marker]) + (len(payload) + 2).to_bytes(2, "big") + payload)
+        return b"".join([*parts, self.rest])
+
+    def _payload(self, marker: int, head: bytes) -> bytes | None:
+        found = [own for kind, own in self.segments if kind == marker and own.startswith(head)]
+        if len(found) > 1:
+            raise ValueError("its notes are spread over several segments")
+        return found[0][len(head) :] if found else None
+
+    def _put(self, marker: int, head: bytes, content: bytes | None) -> None:
+        """Replace a segment where it stands; a new one goes behind those that have to be first."""
+        if content is not None and len(head) + len(content) > _MOST:
+            raise ValueError("its notes are too long for one segment more")
+        is_it = [kind == marker and own.startswith(head) for kind, own in self.segments]
+        new = [] if content is None else [(marker, head + content)]
+        if any(is_it):
+            place = is_it.index(True)
+            self.segments[place : place + 1] = new
+            return
+        place = 0
+        while place < len(self.segments) and self.segments[place][0] in (_APP0, _APP1):
+            place += 1
+        self.segments[place:place] = new

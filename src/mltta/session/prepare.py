@@ -1,0 +1,171 @@
+"""From a photo to pixels: read, decode, make the views that no cache holds. Runs in threads or processes of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL.Image import Image
+from torch import Tensor
+
+from mltta.errors import ImageError
+from mltta.images.budget import open_file
+from mltta.images.decode import image_id, load_image
+from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
+from mltta.images.views import Preprocess, generated_files, render_local, render_views
+from mltta.session.cache import NAME_BYTES, FeatureCache
+
+
+@dataclass(frozen=True)
+class Photo:
+    """An image on its way through the pipeline."""
+
+    index: int
+    #: what records and errors call it
+    id: str
+    #: whatever `load_image` takes
+    source: Any
+    #: what generated views are found by
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """An image as a GPU takes it, to make its views there."""
+
+    pixels: Tensor  # (H, W, 3) uint8
+    id: str  # what the randomness of its views hangs on
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A photo ready to be encoded: the views that no cache holds, or the image for a device to make them of."""
+
+    photo: Photo
+    #: the clean view (1, 3, S, S), where some missing spec has one
+    clean: Tensor | None = None
+    #: by missing spec, its views but the clean one (N - 1, 3, S, S); the input of local ones; all of a generated one's
+    pixels: dict[AnySpec, Tensor] = field(default_factory=dict)
+    decoded: Decoded | None = None
+    #: by spec, the name that its features are cached by; and the specs that no cache holds
+    names: dict[AnySpec, bytes] = field(default_factory=dict)
+    missing: tuple[AnySpec, ...] = ()
+    #: why some views could not be made, or all of them
+    errors: dict[AnySpec, str] = field(default_factory=dict)
+
+
+class Prepare:
+    """Prepares the photo of a key, which may be the photo itself; it never raises for what is wrong with a file."""
+
+    def __init__(
+        self,
+        fetch: Callable[[Any], Photo],
+        specs: Sequence[AnySpec],
+        preprocess: Preprocess,
+        *,
+        caches: Sequence[FeatureCache] = (),
+        seed: int = 0,
+        on_device: bool = False,
+    ):
+        """Args:
+        fetch: the photo of a key.
+        caches: one a spec, or none at all.
+        on_device: leave the making of views to the device, and only decode.
+        """
+        self.fetch, self.specs, self.preprocess = fetch, specs, preprocess
+        self.caches, self.seed, self.on_device = caches, seed, on_device
+
+    def __call__(self, key: Any) -> Prepared:
+        photo: Photo | None = None
+        try:
+            photo = self.fetch(key)
+            content, source = _content(photo.source) if self.caches else (b"", photo.source)
+        except ImageError as error:
+            given = key if isinstance(key, Photo) else Photo(key if isinstance(key, int) else 0, "", None)
+            photo = photo or given
+            return Prepared(photo, errors=dict.fromkeys(self.specs, str(error)))
+        names: dict[AnySpec, bytes] = {}
+        errors: dict[AnySpec, str] = {}
+        for spec in (
+            self.specs if self.caches else ()
+        ):  # generated views may be missing where the image is not
+            try:
+                names[spec] = _views_name(content, spec, photo.name)
+            except ImageError as error:
+                errors[spec] = str(error)
+        kept = {cache.spec for cache in self.caches if cache.spec in names and cache.holds(names[cache.spec])}
+        missing = [spec for spec in self.specs if spec not in kept and spec not in errors]
+        clean: Tensor | None = None
+        pixels: dict[AnySpec, Tensor] = {}
+        decoded: Decoded | None = None
+        try:
+            image = load_image(source, working=True, name=photo.id) if missing else None
+        except ImageError as error:
+            errors |= dict.fromkeys(missing, str(error))
+            missing, image = [], None
+        if image is not None:
+            random = any(isinstance(s, ViewSpec) and s.has_clean and not s.is_clean for s in missing)
+            identity = image_id(image) if random else ""
+            if self.on_device and any(not spec.generated for spec in missing):
+                decoded = Decoded(torch.from_numpy(np.array(image)), identity)
+            elif any(spec.has_clean for spec in missing):
+                clean = self._render(image, photo, ViewSpec(count=1), identity, [0])
+            for spec in missing:
+                try:
+                    if isinstance(spec, LocalSpec):
+                        if not self.on_device:
+                            pixels[spec] = render_local(image, spec, self.preprocess)
+                    elif spec.generated:
+                        pixels[spec] = self._render(image, photo, spec, identity, range(spec.count))
+                    elif not self.on_device and not spec.is_clean:
+                        pixels[spec] = self._render(image, photo, spec, identity, range(1, spec.count))
+                except ImageError as error:
+                    errors[spec] = str(error)
+        made = tuple(spec for spec in missing if spec not in errors)
+        return Prepared(photo, clean, pixels, decoded, names, made, errors)
+
+    def _render(
+        self, image: Image, photo: Photo, spec: ViewSpec, identity: str, views: Sequence[int]
+    ) -> Tensor:
+        return render_views(
+            image,
+            spec,
+            self.preprocess,
+            seed=self.seed,
+            image_id=identity,
+            indices=views,
+            name=photo.name,
+        )
+
+
+def _content(source: Any) -> tuple[bytes, Any]:
+    """Name an image by its content: a file's bytes, else its pixels; and give what to decode."""
+    if isinstance(source, (str, Path)):
+        digest = hashlib.blake2b(digest_size=NAME_BYTES)
+        file, _ = open_file(str(source))
+        try:
+            with file:
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+        except OSError as error:
+            raise ImageError(f"{source}: cannot be read: {error.strerror}") from None
+        return digest.digest(), source
+    if isinstance(source, bytes):
+        return hashlib.blake2b(source, digest_size=NAME_BYTES).digest(), source
+    image = load_image(source, working=True)
+    return bytes.fromhex(image_id(image)), image
+
+
+def _views_name(content: bytes, spec: AnySpec, name: str) -> bytes:
+    """Name what an image's views are made of: the image, or the images generated from it."""
+    if isinstance(spec, LocalSpec) or not spec.generated:
+        return content
+    digest = hashlib.blake2b(digest_size=NAME_BYTES)
+    for file in generated_files(spec, name):
+        digest.update(_content(file)[0])
+    return digest.digest()

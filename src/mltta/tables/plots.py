@@ -1,0 +1,299 @@
+"""The figures of a report, each a function from plain numbers to an SVG string."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from PIL import Image, ImageOps
+
+from mltta.errors import ConfigError
+from mltta.tables.svg import MARKERS, PALETTE, colours, drawing, to_svg, wrapped
+
+Numbers = Sequence[float | None]
+
+_WIDTH = 7.0  # inches; a page scales it down where it has less room
+_TRUE, _OTHER = "#0072B2", "#A6A6A6"
+
+
+def lines(
+    title: str,
+    x: Sequence[float],
+    series: Mapping[str, Numbers],
+    xlabel: str,
+    ylabel: str,
+    xscale: Literal["log2", "linear"] = "log2",
+    bands: Mapping[str, tuple[Numbers, Numbers]] | None = None,
+) -> str:
+    """Curves over x, one a method; None is a gap. ``bands`` shades (low, high) around a curve of that name."""
+    for name, values in series.items():
+        _same_length(title, name, values, x, "x")
+    colour = colours(list(series))
+    with drawing():
+        figure = Figure(figsize=(_WIDTH, 4.0), layout="constrained")
+        axes = figure.subplots()
+        for index, (name, values) in enumerate(series.items()):
+            y = [_number(value) for value in values]
+            marker = MARKERS[index % len(MARKERS)]
+            axes.plot(x, y, label=name, color=colour[name], marker=marker, markersize=5, linewidth=1.8)
+            if bands and name in bands:
+                low, high = ([_number(value) for value in side] for side in bands[name])
+                axes.fill_between(x, low, high, color=colour[name], alpha=0.18, linewidth=0)
+        if xscale == "log2":
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_locator(FixedLocator(list(x)))
+            axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_title(wrapped(title))
+        axes.set_xlabel(wrapped(xlabel))
+        axes.set_ylabel(wrapped(ylabel, 40))
+        _legend(figure, axes, len(series))
+        return to_svg(figure, title)
+
+
+def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Numbers], ylabel: str) -> str:
+    """Bars side by side in each group, such as the gain over CLIP by number of labels."""
+    for name, values in series.items():
+        _same_length(title, name, values, groups, "groups")
+    colour = colours(list(series))
+    width = 0.8 / max(len(series), 1)
+    letters = max(5, int(72 / max(len(groups), 1)))  # that fit below a group
+    with drawing():
+        figure = Figure(figsize=(_WIDTH, 4.0), layout="constrained")
+        axes = figure.subplots()
+        for index, (name, values) in enumerate(series.items()):
+            at = [group - 0.4 + (index + 0.5) * width for group in range(len(groups))]
+            heights = [_number(value) for value in values]
+            hatch = "///" if index >= len(PALETTE) else None  # where colours start again
+            bars = axes.bar(at, heights, width * 0.92, label=name, color=colour[name], hatch=hatch)
+            if width * _WIDTH / len(groups) > 0.28:  # room for a number above the bar
+                texts = ["" if value is None else f"{value:.1f}".replace("-", "−") for value in values]
+                axes.bar_label(bars, texts, fontsize=7, padding=1)
+        axes.axhline(0, color=axes.spines["bottom"].get_edgecolor(), linewidth=0.8)
+        axes.set_xticks(range(len(groups)), [wrapped(group, letters) for group in groups])
+        axes.tick_params(axis="x", length=0)
+        axes.grid(visible=False, axis="x")
+        axes.margins(y=0.08)
+        axes.set_title(wrapped(title))
+        axes.set_ylabel(wrapped(ylabel, 40))
+        _legend(figure, axes, len(series))
+        return to_svg(figure, title)
+
+
+def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, ylabel: str) -> str:
+    """Named points over what they cost; a line joins those that nothing cheaper equals, whose names are bold."""
+    best = -math.inf
+    front: list[str] = []
+    for name in sorted(points, key=lambda name: (points[name][0], -points[name][1])):
+        if points[name][1] > best:
+            best = points[name][1]
+            front.append(name)
+    with drawing():
+        figure = Figure(figsize=(_WIDTH, 5.4), layout="constrained")
+        axes = figure.subplots()
+        apart = _apart(points)
+        for name, (x, y) in points.items():
+            on = name in front
+            axes.plot([x], [y], "o", color=_TRUE if on else _OTHER, markersize=6 if on else 4.5, zorder=3)
+            axes.annotate(
+                _short(name, 40),
+                (x, apart[name]),
+                (5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=6.5,
+                fontweight="bold" if on else "normal",
+            )
+        steps = [points[name] for name in front]
+        axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color=_TRUE, linewidth=1.2)
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.margins(x=0.16, y=0.08)
+        axes.set_title(wrapped(title))
+        axes.set_xlabel(wrapped(xlabel))
+        axes.set_ylabel(wrapped(ylabel, 40))
+        return to_svg(figure, title)
+
+
+def per_class(
+    title: str, labels: Sequence[str], series: Mapping[str, Numbers], xlabel: str = "average precision"
+) -> str:
+    """One line a label with a dot a series, best label of the first series on top; grows with the labels."""
+    for name, values in series.items():
+        _same_length(title, name, values, labels, "labels")
+    first = next(iter(series.values()), ())
+    keys = [-math.inf if value is None else value for value in first] or [0.0] * len(labels)
+    order = sorted(range(len(labels)), key=lambda index: (keys[index], labels[index]))
+    colour = colours(list(series))
+    with drawing():
+        figure = Figure(figsize=(_WIDTH, 1.4 + 0.185 * len(labels)), layout="constrained")
+        axes = figure.subplots()
+        for row, index in enumerate(order):
+            known = [value for values in series.values() if (value := values[index]) is not None]
+            if known:
+                axes.hlines(row, min(known), max(known), color="#888888", alpha=0.6, linewidth=1.4)
+        for position, (name, values) in enumerate(series.items()):
+            marker = MARKERS[position % len(MARKERS)]
+            x = [_number(values[index]) for index in order]
+            axes.plot(x, range(len(order)), marker, label=name, color=colour[name], markersize=5.5, alpha=0.9)
+        axes.set_yticks(range(len(order)), [_short(labels[index], 36) for index in order], fontsize=8)
+        axes.set_ylim(-0.7, len(order) - 0.3)
+        axes.tick_params(axis="y", length=0)
+        axes.tick_params(axis="x", top=len(order) > 30, labeltop=len(order) > 30)
+        axes.set_title(wrapped(title))
+        axes.set_xlabel(wrapped(xlabel))
+        _legend(figure, axes, len(series))
+        return to_svg(figure, title)
+
+
+def label_logits(
+    title: str,
+    image: Image.Image,
+    labels: Sequence[str],
+    scores: Mapping[str, Sequence[float]],
+    truth: Collection[str],
+    top: int = 8,
+    xlabel: str = "logit",
+) -> str:
+    """One image and what each method says of the same labels: the true ones and the first method's highest.
+
+    The first method is the one the others start from: their panels mark where its bar ended, and write the change.
+    """
+    for name, values in scores.items():
+        _same_length(title, name, values, labels, "labels")
+    if not scores or not labels:
+        raise ConfigError(f"The figure {title!r} needs at least one method and one label.")
+    start = next(iter(scores.values()))
+    ranked = sorted(range(len(labels)), key=lambda index: -start[index])
+    true = [index for index in ranked if labels[index] in truth]
+    others = [index for index in ranked if labels[index] not in truth][: max(top - len(true), 0)]
+    shown = sorted({*true, *others}, key=lambda index: start[index])
+    with drawing():
+        height = max(3.4, 1.3 + 0.26 * len(shown))
+        figure = Figure(figsize=(3.2 + 2.1 * len(scores), height), layout="constrained")
+        panels = figure.subplots(1, len(scores) + 1, width_ratios=[1.5, *[1.4] * len(scores)])
+        frame, *bars = list(panels)
+        frame.set_axis_off()
+        limits = _limits([values[index] for values in scores.values() for index in shown])
+        for position, (axes, (name, values)) in enumerate(zip(bars, scores.items(), strict=True)):
+            _panel(axes, [values[i] for i in shown], [labels[i] in truth for i in shown], limits)
+            if position:
+                _changes(axes, [values[i] for i in shown], [start[i] for i in shown])
+                axes.set_yticks(range(len(shown)), [""] * len(shown))
+            else:
+                names = [_short(labels[i], 22) for i in shown]
+                axes.set_yticks(range(len(shown)), names, fontsize=8)
+                for text, index in zip(axes.get_yticklabels(), shown, strict=True):
+                    text.set_fontweight("bold" if labels[index] in truth else "normal")
+            axes.set_title(wrapped(name, 22))
+            axes.set_xlabel(xlabel)
+        figure.suptitle(wrapped(title, 30 * (len(scores) + 1)))
+        keys: list[Artist] = [
+            Patch(color=_TRUE, label="true label"),
+            Patch(color=_OTHER, label="other label"),
+        ]
+        if len(scores) > 1:
+            ink = bars[0].spines["bottom"].get_edgecolor()
+            keys.append(
+                Line2D(
+                    [],
+                    [],
+                    color=ink,
+                    marker="|",
+                    markersize=9,
+                    linestyle="",
+                    label=f"{next(iter(scores))} was here",
+                )
+            )
+        figure.legend(handles=keys, loc="outside lower center", ncols=len(keys))
+        figure.draw_without_rendering()  # settles the layout, and with it the place of the photograph
+        return to_svg(figure, title, _embedded(image, figure, frame))
+
+
+def _panel(axes: Axes, values: Sequence[float], true: Sequence[bool], limits: tuple[float, float]) -> None:
+    low, high = limits
+    colour = [_TRUE if flag else _OTHER for flag in true]
+    axes.barh(range(len(values)), [value - low for value in values], 0.72, left=low, color=colour)
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set_ylim(-0.6, len(values) - 0.4)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+
+
+def _changes(axes: Axes, values: Sequence[float], before: Sequence[float]) -> None:
+    """A tick where the bar ended before, and the change behind the bar."""
+    ink = axes.spines["bottom"].get_edgecolor()
+    for row, (value, old) in enumerate(zip(values, before, strict=True)):
+        axes.plot([old, old], [row - 0.36, row + 0.36], color=ink, linewidth=1.3)
+        change = f"{value - old:+.2f}".replace("-", "−")
+        axes.annotate(
+            change, (max(value, old), row), (3, 0), textcoords="offset points", va="center", fontsize=7
+        )
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float]:
+    """From zero where the numbers are shares; else from below the lowest, since logits have no zero."""
+    low, high = min(values), max(values)
+    start = 0.0 if low >= 0 and high <= 1 else low - 0.15 * (high - low or 1)
+    return start, high + 0.36 * (high - start)
+
+
+def _embedded(image: Image.Image, figure: Figure, frame: Axes, longest: int = 320) -> str:
+    """The photograph, small, as an SVG element that fills the frame as far as its shape allows."""
+    small = ImageOps.exif_transpose(image).convert("RGB")
+    small.thumbnail((longest, longest))
+    data = io.BytesIO()
+    small.save(data, "JPEG", quality=85)
+    uri = "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    box = frame.get_position()
+    place = f'x="{box.x0 * width:.1f}" y="{(1 - box.y1) * height:.1f}"'
+    size = f'width="{box.width * width:.1f}" height="{box.height * height:.1f}"'
+    return f' <image {place} {size} preserveAspectRatio="xMidYMid meet" href="{uri}"/>\n'
+
+
+def _apart(points: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+    """How high each name stands: beside its point, or pushed up by the names of points of about the same price."""
+    heights = [y for _, y in points.values()]
+    gap = 0.026 * (max(heights, default=0.0) - min(heights, default=0.0))
+    found: dict[str, float] = {}
+    free: dict[int, float] = {}
+    for name in sorted(points, key=lambda name: points[name][1]):
+        x, y = points[name]
+        column = round(math.log2(x)) if x > 0 else 0
+        found[name] = max(y, free.get(column, y))
+        free[column] = found[name] + gap
+    return found
+
+
+def _legend(figure: Figure, axes: Axes, entries: int) -> None:
+    """Below the axes, where it hides nothing."""
+    handles, names = axes.get_legend_handles_labels()
+    if entries > 1:
+        columns = max(1, min(entries, 70 // (max(map(len, names)) + 8)))
+        figure.legend(handles, names, loc="outside lower center", ncols=columns)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _same_length(
+    title: str, name: str, values: Sequence[object], against: Sequence[object], what: str
+) -> None:
+    if len(values) != len(against):
+        raise ConfigError(f"{name!r} of figure {title!r} has {len(values)} values for {len(against)} {what}.")

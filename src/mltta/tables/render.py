@@ -1,0 +1,228 @@
+"""Tables as Markdown, CSV, JSON, LaTeX, HTML and plain text."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+from collections.abc import Callable
+from typing import Literal
+
+from rich.cells import cell_len
+
+from mltta.errors import ConfigError
+from mltta.tables.cells import Cell, Row, Table
+from mltta.tables.grid import Grid, Place, heading, lay_out
+
+__all__ = ["FORMATS", "Cell", "Format", "Row", "Table", "render"]
+
+Format = Literal["markdown", "csv", "json", "latex", "html", "text"]
+
+
+def render(table: Table, format: Format = "text") -> str:
+    """The table as a string that ends in a newline.
+
+    CSV and JSON hold every number in full; the others print the paper's and ours side by side, ours followed by
+    the difference and the interval, and set our best number in bold.
+    """
+    if format not in FORMATS:
+        raise ConfigError(f"Tables are not written as {format!r}; choose one of {', '.join(FORMATS)}.")
+    return FORMATS[format](table)
+
+
+def _csv(table: Table) -> str:
+    """One line a cell, so that a spreadsheet or a data frame can pivot it as it likes."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["group", "row", "column", "paper", "ours", "difference", "low", "high", "note"])
+    for row in table.rows:
+        for column, cell in zip(table.columns, row.cells, strict=True):
+            numbers = (cell.paper, cell.ours, cell.difference, cell.low, cell.high)
+            plain = ("" if number is None else f"{number:.10g}" for number in numbers)
+            writer.writerow([row.group, row.name, column, *plain, cell.note])
+    return out.getvalue()
+
+
+def _json(table: Table) -> str:
+    return table.to_json() + "\n"
+
+
+def _markdown(table: Table) -> str:
+    grid = lay_out(table)
+    names = [_md(" ".join(name)) for name in _flat_heads(grid)]
+    lines = [f"**{_md(heading(table))}**", ""]
+    lines += [_md_line(["", *names]), "|" + " --- |" + " ---: |" * grid.width]
+    for group, rows in grid.groups:
+        if group:
+            lines.append(_md_line([f"*{_md(group)}*", *[""] * grid.width]))
+        lines += [_md_line([_md(name), *map(_md_place, places)]) for name, places in rows]
+    if grid.remarks:
+        lines.append("")
+    lines += [f"- {f'<sup>{letter}</sup> ' if letter else ''}{_md(text)}" for letter, text in grid.remarks]
+    return "\n".join(lines) + "\n"
+
+
+def _md_line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _md(text: str) -> str:
+    """Text that GitHub shows as it is: one line, nothing taken for markup."""
+    return re.sub(r"([\\`*_\[\]<>|~]|&(?=#?\w+;))", r"\\\1", " ".join(text.split()))
+
+
+def _md_place(place: Place) -> str:
+    number = f"**{place.number}**" if place.best else place.number
+    mark = f"<sup>{place.footnote}</sup>" if place.footnote else ""
+    return f"{number}{f' ({place.aside})' if place.aside else ''}{mark}"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "−": "$-$",
+    "±": r"$\pm$",
+    **{char: "\\" + char for char in "&%$#_{}"},
+}
+
+
+def _tex(text: str) -> str:
+    return "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
+
+
+def _latex(table: Table) -> str:
+    """A float for a document that uses booktabs."""
+    grid = lay_out(table)
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_tex(heading(table))}}}"]
+    lines += [rf"\begin{{tabular}}{{l{'r' * grid.width}}}", r"\toprule", *_latex_heads(grid)]
+    for group, rows in grid.groups:
+        lines.append(r"\midrule")
+        if group:
+            lines.append(rf"\multicolumn{{{grid.width + 1}}}{{l}}{{\textit{{{_tex(group)}}}}} \\")
+        lines += [" & ".join([_tex(name), *map(_latex_place, places)]) + r" \\" for name, places in rows]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    for letter, text in grid.remarks:
+        lines.append(rf"\par\footnotesize {f'$^{{{letter}}}$ ' if letter else ''}{_tex(text)}")
+    return "\n".join([*lines, r"\end{table}"]) + "\n"
+
+
+def _latex_heads(grid: Grid) -> list[str]:
+    if not grid.split:
+        return [" & ".join(["", *(_tex(head.name) for head in grid.heads)]) + r" \\"]
+    names, rules, sources, column = [""], "", [""], 2
+    for head in grid.heads:
+        span = len(head.sources)
+        names.append(rf"\multicolumn{{{span}}}{{c}}{{{_tex(head.name)}}}")
+        rules += rf"\cmidrule(lr){{{column}-{column + span - 1}}}"
+        sources += head.sources
+        column += span
+    return [" & ".join(names) + r" \\", rules, " & ".join(sources) + r" \\"]
+
+
+def _latex_place(place: Place) -> str:
+    number = rf"\textbf{{{_tex(place.number)}}}" if place.best else _tex(place.number)
+    mark = f"$^{{{place.footnote}}}$" if place.footnote else ""
+    return f"{number}{f' ({_tex(place.aside)})' if place.aside else ''}{mark}"
+
+
+def _html(table: Table) -> str:
+    """A figure with a table that scrolls sideways where the page styles ``scroll`` so."""
+    grid = lay_out(table)
+    lines = ['<figure class="table">', f"<figcaption>{html.escape(heading(table))}</figcaption>"]
+    lines += ['<div class="scroll"><table>', "<thead>", *_html_heads(grid), "</thead>"]
+    for group, rows in grid.groups:
+        lines.append("<tbody>")
+        if group:
+            title = f'<th class="group" colspan="{grid.width + 1}" scope="rowgroup">{html.escape(group)}</th>'
+            lines.append(f"<tr>{title}</tr>")
+        for name, places in rows:
+            numbers = "".join(f"<td>{_html_place(place)}</td>" for place in places)
+            lines.append(f'<tr><th scope="row">{html.escape(name)}</th>{numbers}</tr>')
+        lines.append("</tbody>")
+    lines.append("</table></div>")
+    if grid.remarks:
+        notes = (
+            f"<li>{f'<sup>{letter}</sup> ' if letter else ''}{html.escape(text)}</li>"
+            for letter, text in grid.remarks
+        )
+        lines.append(f'<ul class="notes">{"".join(notes)}</ul>')
+    return "\n".join([*lines, "</figure>"]) + "\n"
+
+
+def _html_heads(grid: Grid) -> list[str]:
+    if not grid.split:
+        names = "".join(f'<th scope="col">{html.escape(head.name)}</th>' for head in grid.heads)
+        return [f"<tr><td></td>{names}</tr>"]
+    names = "".join(
+        f'<th colspan="{len(head.sources)}" scope="colgroup">{html.escape(head.name)}</th>'
+        for head in grid.heads
+    )
+    sources = "".join(f'<th scope="col">{source}</th>' for head in grid.heads for source in head.sources)
+    return [f'<tr><td rowspan="2"></td>{names}</tr>', f"<tr>{sources}</tr>"]
+
+
+def _html_place(place: Place) -> str:
+    number = f"<b>{place.number}</b>" if place.best else place.number
+    aside = f" <small>({place.aside})</small>" if place.aside else ""
+    return f"{number}{aside}{f'<sup>{place.footnote}</sup>' if place.footnote else ''}"
+
+
+def _text(table: Table) -> str:
+    """Aligned columns for a terminal; our best number carries a star."""
+    grid = lay_out(table)
+    heads = _flat_heads(grid)
+    lines: list[list[str]] = [["", *(name for name, *_ in heads)]]
+    if grid.split:
+        lines.append(["", *(" ".join(source) for _, *source in heads)])
+    above = len(lines)
+    for group, rows in grid.groups:
+        if group:
+            lines.append([group])
+        for name, places in rows:
+            lines.append([f"  {name}" if group else name, *map(_text_place, places)])
+    widths = [
+        max((cell_len(line[column]) for line in lines if column < len(line)), default=0)
+        for column in range(grid.width + 1)
+    ]
+    body = [_aligned(line, widths) for line in lines]
+    rule = "─" * (sum(widths) + 2 * grid.width)
+    remarks = [f"{f'[{letter}] ' if letter else ''}{text}" for letter, text in grid.remarks]
+    if any(place.best for _, rows in grid.groups for _, places in rows for place in places):
+        remarks.append("*: our best.")
+    return "\n".join([heading(table), rule, *body[:above], rule, *body[above:], rule, *remarks]) + "\n"
+
+
+def _aligned(line: list[str], widths: list[int]) -> str:
+    """The name to the left, numbers to the right; widths count what a terminal shows."""
+    first = line[0] + " " * (widths[0] - cell_len(line[0]))
+    rest = (" " * (width - cell_len(cell)) + cell for cell, width in zip(line[1:], widths[1:], strict=False))
+    return "  ".join([first, *rest]).rstrip()
+
+
+def _text_place(place: Place) -> str:
+    mark = f" [{place.footnote}]" if place.footnote else ""
+    return (
+        f"{place.number}{'*' if place.best else ''}{f' ({place.aside})' if place.aside else ''}{mark}".strip()
+    )
+
+
+def _flat_heads(grid: Grid) -> list[list[str]]:
+    """One entry a place: [column] or, where sources are told apart, [column, source]."""
+    return [
+        [head.name, source] if head.named else [head.name] for head in grid.heads for source in head.sources
+    ]
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "markdown": _markdown,
+    "csv": _csv,
+    "json": _json,
+    "latex": _latex,
+    "html": _html,
+    "text": _text,
+}
