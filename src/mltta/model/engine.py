@@ -102,7 +102,9 @@ class TorchEngine:
 
         return stop
 
-    def map(self, work: Callable[[Sequence[Any]], list[T]], items: Sequence[Any], at_once: Halving) -> list[T]:
+    def map(
+        self, work: Callable[[Sequence[Any]], list[T]], items: Sequence[Any], at_once: Halving
+    ) -> list[T]:
         """Apply ``work`` to batches: of one item each, side by side, on a CPU; of as many as fit on a GPU."""
         if self._device.type == "cpu":
             return list(side_by_side().map(lambda item: work([item])[0], items))

@@ -13,8 +13,8 @@ class Tags(list[dict[str, Any]]):
     """All labels of one image as ``[{"label": …, "score": …}, …]``, best first, and which of them are shown.
 
     ``present`` names the labels shown, ``shown`` lists them with their scores. ``image`` is where the image came from;
-    ``error`` says why there are no tags, if there are none. With ``Tagger(where=True)``, ``where`` maps each label shown
-    to a grid (16, 16) from 0 to 1: how much each part of the photo speaks for it. With ``Tagger(explain=True)``,
+    ``error`` says why there are no tags, if there are none. With ``Tagger(where=True)``, ``where`` maps each label
+    shown to a grid (16, 16) from 0 to 1: how much each part of the photo speaks for it. With ``Tagger(explain=True)``,
     ``captions`` maps each label shown to the captions that speak for it, each with its similarity to the photo.
     """
 
