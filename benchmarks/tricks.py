@@ -24,9 +24,9 @@ from mltta.accelerate import TRICKS
 from mltta.captions.labelled import LabelledCaptions
 from mltta.methods.base import Method
 from mltta.model.backbone import Backbone
+from mltta.model.encode import encode
 from mltta.model.encoded import Encoded
-from mltta.session.encode import encode
-from mltta.session.prepare import Decoded, Photo, Prepare, Prepared
+from mltta.session.prepare import Photo, Prepare, Prepared
 
 SPEC = ViewSpec(count=64)
 #: files of a trick, and the case it serves
@@ -78,7 +78,7 @@ class Case:
         if self.backbone.renderer is None:
             return Prepare(lambda key: key, [SPEC], self.backbone.preprocess)(photo)
         return Prepared(
-            photo, decoded=Decoded(pixels.to(self.backbone.device), f"image {i}"), missing=(SPEC,)
+            photo, decoded=pixels.to(self.backbone.device), identity=f"image {i}", missing=(SPEC,)
         )
 
     def encoded(self, photos: list[Prepared]) -> Encoded:

@@ -90,9 +90,10 @@ class Tagger:
                 "others; measure it with `mltta eval`, or tag with a method such as auto"
             )
         if presence is not None and not isinstance(presence, Presence):
+            known = ", ".join(Presence.__dataclass_fields__)
             raise ConfigError(
-                f"presence = {presence!r} is not a rule: give mltta.Presence(…); for another threshold use "
-                "threshold=0.3"
+                f"presence = {presence!r} is not a rule: give mltta.Presence(…), which takes {known}; to show labels "
+                "from another score on, give threshold=0.3"
             )
         decision = Decision(threshold, top_k, presence or Presence())
         labels = LabelSet.of(labels)

@@ -12,10 +12,11 @@ from torch import Tensor
 from mltta.accelerate.views import DeviceViews
 from mltta.images.specs import LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
+from mltta.model.encode import encode
+from mltta.model.halving import Halving
 from mltta.model.image_tower import ImageTower
-from mltta.session.encode import encode
-from mltta.session.execution import Execution, Halving
-from mltta.session.features import Pipeline
+from mltta.session.execution import Execution
+from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo, Prepare, Prepared
 from tests import golden_data as golden
 from tests.test_tagger import photo
@@ -119,7 +120,7 @@ def test_it_is_filled_no_further_than_memory_allows():
 @pytest.mark.parametrize(("count", "passes"), [(3, [4]), (4, [4]), (9, [4, 4, 4]), (1, [1])])
 def test_a_stream_passes_batches_of_one_size(count, passes):
     backbone = device(1000, True)
-    pipeline = Pipeline(backbone, [CROPS], execution=Execution(batch_size=4, threads=2))
+    pipeline = FeatureStream(backbone, [CROPS], execution=Execution(batch_size=4, threads=2))
     found = [item for batch in pipeline(Photo(i, str(i), photo(i)) for i in range(count)) for item in batch]
     assert [item.photo.index for item in found] == list(range(count))
     assert backbone.image_tower.passed == [n * CROPS.count for n in passes]
