@@ -119,7 +119,7 @@ class Prepare:
                 try:
                     if isinstance(spec, LocalSpec):
                         if not self.on_device:
-                            pixels[spec] = render_local(image, spec, self.preprocess)
+                            pixels[spec] = torch.from_numpy(render_local(image, spec, self.preprocess))
                     elif spec.generated:
                         pixels[spec] = self._render(image, photo, spec, identity, range(spec.count))
                     elif not self.on_device and not spec.is_clean:
@@ -132,14 +132,16 @@ class Prepare:
     def _render(
         self, image: Image, photo: Photo, spec: ViewSpec, identity: str, views: Sequence[int]
     ) -> Tensor:
-        return render_views(
-            image,
-            spec,
-            self.preprocess,
-            seed=self.seed,
-            image_id=identity,
-            indices=views,
-            name=photo.name,
+        return torch.from_numpy(
+            render_views(
+                image,
+                spec,
+                self.preprocess,
+                seed=self.seed,
+                image_id=identity,
+                indices=views,
+                name=photo.name,
+            )
         )
 
 
