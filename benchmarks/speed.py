@@ -141,9 +141,8 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
 
     def views() -> Tensor:
         if backbone.renderer is None:
-            return torch.stack(
-                [render_views(scene.picture(i), scene.spec, backbone.preprocess) for i in first]
-            )
+            rendered = [render_views(scene.picture(i), scene.spec, backbone.preprocess) for i in first]
+            return torch.from_numpy(np.stack(rendered))
         return backbone.renderer.render(
             [i.decoded for i in first], scene.spec, 0, [i.identity for i in first]
         )
@@ -222,7 +221,9 @@ def plain(scene: Scene, images: int) -> float:
     if backbone.renderer is None:
         picture = scene.picture(scene.images[0])
         return clock(
-            device, lambda: twin.ml_tta(render_views(picture, scene.spec, backbone.preprocess)), images
+            device,
+            lambda: twin.ml_tta(torch.from_numpy(render_views(picture, scene.spec, backbone.preprocess))),
+            images,
         )
     views = backbone.renderer.render([scene.images[0].decoded], scene.spec, 0, ["x"])[0]
     return clock(device, lambda: twin.ml_tta(views), images)

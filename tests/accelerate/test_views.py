@@ -45,7 +45,7 @@ def render(
 
 
 def with_pillow(image: Image.Image, spec: ViewSpec, preprocess: Preprocess = SMALL) -> torch.Tensor:
-    return render_views(image, spec, preprocess, seed=5, image_id=str(image.size))
+    return torch.from_numpy(render_views(image, spec, preprocess, seed=5, image_id=str(image.size)))
 
 
 def levels_apart(views: torch.Tensor, others: torch.Tensor, preprocess: Preprocess = SMALL) -> torch.Tensor:
@@ -219,7 +219,8 @@ for last, mode, interpolation in ((True, "shortest", "bicubic"), (False, "longes
         [torch.from_numpy(np.array(image)) for image in images], spec, 5, ["a", "b", "c"]
     )
     for image, views, name in zip(images, made, "abc"):
-        assert torch.equal(views, render_views(image, spec, preprocess, seed=5, image_id=name)), (image.size, mode)
+        wanted = torch.from_numpy(render_views(image, spec, preprocess, seed=5, image_id=name))
+        assert torch.equal(views, wanted), (image.size, mode)
 print("equal")
 """
 

@@ -20,7 +20,7 @@ from mltta.errors import ConfigError, ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, draw_plans
 from mltta.images.geometry import CROP_DRAWS, Floats, Ints, clean_axes, crop_boxes, working_size
 from mltta.images.specs import ViewSpec
-from mltta.images.views import Preprocess, normalise_levels
+from mltta.images.views import Preprocess
 from mltta.images.views import draw_numbers as plain_numbers
 
 # Bytes that AugMix takes for each pixel of a view.
@@ -61,7 +61,7 @@ class DeviceViews:
         self.own_draws, self.kernels = own_draws, kernels
         # (3, 256) the levels themselves, and what becomes of them
         self._levels = torch.arange(256, dtype=torch.uint8).repeat(3, 1).to(self.device)
-        shown = normalise_levels(torch.arange(256).view(1, 256, 1, 1).expand(-1, -1, 1, 3), preprocess)
+        shown = _normalised(torch.arange(256).view(1, 256, 1, 1).expand(-1, -1, 1, 3), preprocess)
         self._shown = shown.view(3, 256).to(self.device, dtype)
 
     @torch.no_grad()
@@ -146,7 +146,7 @@ class DeviceViews:
             )
             numbers = np.arange(start, start + len(part))
             mixed = mix_views(levels.permute(0, 3, 1, 2), plans.pick(numbers)).permute(0, 2, 3, 1)
-            normalised = normalise_levels(mixed, self.preprocess).to(self.dtype)
+            normalised = _normalised(mixed, self.preprocess).to(self.dtype)
             shown = normalised.permute(0, 2, 3, 1) if self.channels_last else normalised
             rows = upload(numbers // each * (each + 1) + 1 + numbers % each, self.device)
             views.flatten(0, 1).index_copy_(0, rows, shown)
@@ -192,6 +192,15 @@ class DeviceViews:
         if self.own_draws:
             return draw_numbers(seed, ids, count, stream, draws)
         return np.concatenate([plain_numbers(seed, id, range(1, count), stream, draws) for id in ids])
+
+
+def _normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
+    """Levels (N, S, S, 3) as `normalise_levels` of `mltta.images.views` has them, to the bit."""
+    mean, std = (
+        torch.tensor(v, device=pixels.device)[:, None, None] for v in (preprocess.mean, preprocess.std)
+    )
+    views = pixels.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+    return views.div_(255).sub_(mean).div_(std)
 
 
 def _starts(sizes: Ints) -> Ints:
