@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mltta.tagger import Tags
+from typing import Any
 
 #: "image", and either "error" or "present" and "labels"; for a gallery also "thumbnail" and "where"
 Record = dict[str, Any]
@@ -22,18 +19,6 @@ class Page:
     count: int
     labels: Sequence[str]
     wide: bool = False
-
-
-def to_record(tags: Tags, top_k: int | None = None, threshold: float | None = None) -> Record:
-    """What is shown of an answer: the labels present, or those that ``top_k`` and ``threshold`` ask for."""
-    if tags.error is not None:
-        return {"image": tags.image, "error": tags.error}
-    if top_k is None and threshold is None:
-        here = set(tags.present)
-        shown = [item for item in tags if item["label"] in here]
-    else:
-        shown = tags.top(top_k, threshold)
-    return {"image": tags.image, "present": tags.present, "labels": shown}
 
 
 def plain(record: Record) -> Record:
