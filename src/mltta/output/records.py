@@ -1,4 +1,4 @@
-"""One image's answer in plain data: what every format is written from, and what is kept until it is."""
+"""One image's answer in plain data, as ``Tags.record()`` gives it: what every format and the journal are written from."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Any
 
 #: "image", and either "error" or "present" and "labels"; for a gallery also "thumbnail" and "where"
 Record = dict[str, Any]
+#: the columns of a table, by whether it has one row per image
+COLUMNS = {
+    False: ("image", "label", "score", "present", "error"),
+    True: ("image", "present", "labels", "scores", "error"),
+}
 
 
 @dataclass(frozen=True)
@@ -19,6 +24,18 @@ class Page:
     count: int
     labels: Sequence[str]
     wide: bool = False
+
+
+def table_rows(record: Record, wide: bool) -> list[tuple[Any, ...]]:
+    """One row per label shown, or one per image; None is an empty cell. Every image has at least one row."""
+    image, error = printable(record["image"]), record.get("error")
+    if error is not None:
+        return [(image, None, None, None, printable(error))]
+    items, present = record["labels"], record["present"]
+    if wide:
+        return [(image, present, [one["label"] for one in items], [one["score"] for one in items], None)]
+    rows = [(image, one["label"], one["score"], one["label"] in present, None) for one in items]
+    return rows or [(image, None, None, None, None)]
 
 
 def plain(record: Record) -> Record:
