@@ -89,8 +89,6 @@ def tag_on_ray(
     address: str,
     size: Size,
     shard_size: int | None,
-    top_k: int | None,
-    threshold: float | None,
     overwrite: bool,
     quiet: bool,
 ) -> int:
@@ -128,8 +126,6 @@ def tag_on_ray(
             address=None if address == ANY else address,
             size=size,
             shard_size=shard_size,
-            top_k=top_k,
-            threshold=threshold,
             overwrite=overwrite,
             progress=heard,
         )

@@ -31,8 +31,6 @@ def tag(
     address: str | None = None,
     size: Size | None = None,
     shard_size: int | None = None,
-    top_k: int | None = None,
-    threshold: float | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Partitions:
@@ -63,10 +61,10 @@ def tag(
         fitted = fit(size or Size(), nodes_of(ray))
         held, about = _share(ray, tagger, fitted)
         partitions = Partitions(out)
-        partitions.begin(about | {"top-k": top_k, "threshold": threshold})
+        partitions.begin(about)
         plan = make_plan(sources, folder, shard_size)
         partitions.planned(len(plan.shards))
-        arguments = (folder.address, held, fitted.threads, top_k, threshold)
+        arguments = (folder.address, held, fitted.threads)
         rows = ({"shard": _row(shard, partitions.parts.get(shard.number))} for shard in plan.shards)
         if progress is not None:
             progress(None, plan)

@@ -16,7 +16,7 @@ import torch
 from mltta.distributed.photos import photos_of
 from mltta.distributed.plan import Shard
 from mltta.output.partitions import Part, part_bytes, part_name, whole_part
-from mltta.output.records import Record, to_record
+from mltta.output.records import Record
 from mltta.storage.checksums import of_bytes
 from mltta.storage.filesystems import Folder
 from mltta.tagger import Tagger
@@ -52,14 +52,11 @@ class Worker:
         address: str,
         held: list[Any] | Callable[[], Tagger],
         threads: int,
-        top_k: int | None = None,
-        threshold: float | None = None,
     ):
         torch.set_num_threads(threads)
         self.folder, self.threads = Folder(address), threads
         self._held = held
         self._tagger: Tagger | None = None
-        self._show = (top_k, threshold)
         self._count = _counter()
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -97,7 +94,7 @@ class Worker:
 
     def _records(self, shard: Shard) -> Iterator[Record]:
         for tags in self.tagger.stream(photos_of(shard, self.folder)):
-            yield to_record(tags, *self._show)
+            yield tags.record()
 
 
 def _fetched(reference: Any) -> Tagger:

@@ -73,7 +73,7 @@ class Tagger:
         teacher: a second model for the methods that ask one, or "self".
         preset: "paper", or "released" for what the authors' code does differently.
         presence: the rule that says which labels an image shows.
-        threshold: show labels that score at least this (default: 0.3).
+        threshold: show labels that score at least this (default: 0.3, or 0 with ``top_k``).
         top_k: show at most this many labels, best first.
         seed: chooses the random views, together with each image's content.
         execution: images at once, processes, compiling.
