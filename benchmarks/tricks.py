@@ -1,6 +1,6 @@
 """What each trick of `mltta.accelerate` gains alone, in the case that it serves: everything on, against all but it.
 
-    python -m benchmarks.tricks [--device cuda] [--model ViT-B/32] [--images 64] [--only kernels graphs]
+    python -m benchmarks.tricks [--device cuda] [--model ViT-B/32] [--images 64] [--only views graphs]
 
 Weights are random (but mini's), captions and images made up: speed does not depend on them. The cases: ML-TTA with the
 paper's settings (64 views, 80 labels, 100,000 captions) in a stream of decoded images, and one image alone; for the
@@ -39,8 +39,7 @@ CPU = {
 CUDA = {
     "shared-prefix": (("labels", "prefix_attention"), "stream"),
     "search": (("cuda_search",), "search"),
-    "views": (("views", "augmix", "boxes", "resample"), "stream"),
-    "kernels": (("kernels",), "stream"),
+    "views": (("views", "augmix", "boxes", "kernels"), "stream"),
     "draws": (("draws",), "stream"),
     "patches": (("patches",), "stream"),
     "graphs": (("graph",), "alone"),

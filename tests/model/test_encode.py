@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from mltta.accelerate.views import DeviceViews
 from mltta.images.specs import LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
 from mltta.model.encode import encode
@@ -19,6 +18,7 @@ from mltta.session.execution import Execution
 from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo, Prepare, Prepared
 from tests import golden_data as golden
+from tests.accelerate.test_views import PlainViews
 from tests.test_tagger import photo
 
 CROPS, MIXED = ViewSpec(count=10), ViewSpec(count=3, augmix=True)
@@ -45,7 +45,7 @@ def device(views: int, renders: bool) -> Backbone:
     backbone = copy.copy(golden.backbone("vit"))
     backbone.device = SimpleNamespace(type="a GPU")
     backbone.image_tower = Tight(views)
-    backbone.__dict__["renderer"] = DeviceViews(backbone.preprocess, "cpu") if renders else None
+    backbone.__dict__["renderer"] = PlainViews(backbone.preprocess, "cpu") if renders else None
     return backbone
 
 
@@ -83,7 +83,7 @@ def test_local_views_have_the_same_rows_together_and_alone(clean, renders):
     plain, spec = golden.backbone("vit"), LocalSpec(size=48, window=16, stride=8, clean=clean)
     gpu = device(1000, renders)
     gpu._local_towers = {spec: plain.tower_of(spec)}
-    gpu._local_renderers = {48: DeviceViews(plain.preprocess.at(48), "cpu") if renders else None}
+    gpu._local_renderers = {48: PlainViews(plain.preprocess.at(48), "cpu") if renders else None}
     prepare = [
         Prepare(lambda key: key, (spec,), plain.preprocess, on_device=there) for there in (renders, False)
     ]
