@@ -203,6 +203,8 @@ def tag(
             "descriptions": descriptions,
             "teacher": teacher,
             "preset": preset,
+            "threshold": threshold,
+            "top_k": top_k,
             "seed": seed,
             "execution": execution,
             "where": where is not None,
@@ -229,8 +231,6 @@ def tag(
             address=ray,
             size=Size(ray_workers, ray_threads, ray_gpus),
             shard_size=shard_size,
-            top_k=top_k,
-            threshold=threshold,
             overwrite=overwrite,
             quiet=quiet,
         )
