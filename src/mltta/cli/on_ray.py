@@ -132,7 +132,7 @@ def tag_on_ray(
         closing.stop()
     threads_used = sorted({part.threads for part in done.parts.values()})
     closing.notes.append(
-        f"{done.count:,} shards, threads a worker: {' or '.join(map(str, threads_used))}; "
+        f"{done.count:,} shards, threads per worker: {' or '.join(map(str, threads_used))}; "
         f"`mltta tag {output} -o tags.csv` makes one table of them"
     )
     closing.tell(str(output), quiet)

@@ -85,7 +85,9 @@ class TagsFile:
         length = self.path.stat().st_size
         found = set(_measure(self.path, [seal.size for seal in seals if seal.size <= length]))
         if not any((seal.size, seal.crc) in found and self._grown(seal, length) for seal in reversed(seals)):
-            raise MlttaError(f"{self.path} was changed since mltta wrote it, and would lose that; {OTHERWISE}")
+            raise MlttaError(
+                f"{self.path} was changed since mltta wrote it, and would lose that; {OTHERWISE}"
+            )
 
     def _grown(self, seal: Seal, length: int) -> bool:
         """Whether nothing is behind what was sealed but what the journal has behind that seal."""
@@ -110,9 +112,7 @@ class Output:
     sources. One journal serves all files: it lies beside the first that has one, else beside the first.
     """
 
-    def __init__(
-        self, outputs: Mapping[Path, str], *, wide: bool = False, overwrite: bool = False
-    ):
+    def __init__(self, outputs: Mapping[Path, str], *, wide: bool = False, overwrite: bool = False):
         """Args:
         outputs: the format of each file.
         wide: one row per image, in the formats that know rows.
