@@ -47,16 +47,13 @@ def cosines(one: Tensor, other: Tensor) -> Tensor:
 # ---------------------------------------------------------------- views
 
 
-@pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize("own_draws", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_views_made_on_the_device_are_pillows_to_the_bit(kernels, own_draws, dtype):
+def test_views_made_on_the_device_are_pillows_to_the_bit(own_draws, dtype):
     spec, preprocess = ViewSpec(count=16), Preprocess()
     images = [noise(*size) for size in SIZES] + [Image.open(photo).convert("RGB") for photo in PHOTOS]
     ids = [str(i) for i in range(len(images))]
-    renderer = DeviceViews(
-        preprocess, "cuda", dtype, channels_last=True, kernels=kernels, own_draws=own_draws
-    )
+    renderer = DeviceViews(preprocess, "cuda", dtype, channels_last=True, own_draws=own_draws)
     images = [load_image(image, working=True) for image in images]  # as a device is given them
     pixels = [torch.from_numpy(np.array(image)) for image in images]
     made = renderer.render(pixels, spec, 5, ids)

@@ -21,7 +21,7 @@ from mltta.methods.difftpt import DiffTPTConfig
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
 from mltta.session.cache import FeatureCache
-from mltta.session.features import Pipeline
+from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo
 from tests import golden_data as golden
 
@@ -189,7 +189,7 @@ def test_kept_features_belong_to_the_generated_files(tmp_path):
 
     def look(*specs: ViewSpec) -> tuple[int, dict[ViewSpec, torch.Tensor]]:
         """How many images were encoded, and the features."""
-        pipeline = Pipeline(
+        pipeline = FeatureStream(
             backbone, specs, cache=lambda spec: FeatureCache(backbone, spec, folder=tmp_path / "cache")
         )
         ((item,),) = pipeline([image])

@@ -89,8 +89,6 @@ def tag_on_ray(
     address: str,
     size: Size,
     shard_size: int | None,
-    top_k: int | None,
-    threshold: float | None,
     overwrite: bool,
     quiet: bool,
 ) -> int:
@@ -128,15 +126,13 @@ def tag_on_ray(
             address=None if address == ANY else address,
             size=size,
             shard_size=shard_size,
-            top_k=top_k,
-            threshold=threshold,
             overwrite=overwrite,
             progress=heard,
         )
         closing.stop()
     threads_used = sorted({part.threads for part in done.parts.values()})
     closing.notes.append(
-        f"{done.count:,} shards, threads a worker: {' or '.join(map(str, threads_used))}; "
+        f"{done.count:,} shards, threads per worker: {' or '.join(map(str, threads_used))}; "
         f"`mltta tag {output} -o tags.csv` makes one table of them"
     )
     closing.tell(str(output), quiet)

@@ -203,9 +203,13 @@ def tag(
             "descriptions": descriptions,
             "teacher": teacher,
             "preset": preset,
+            "threshold": threshold,
+            "top_k": top_k,
             "seed": seed,
             "execution": execution,
             "where": where is not None,
+            "threshold": threshold,
+            "top_k": top_k,
             "allow_urls": allow_urls,
             **written.settings(method, option or []),
         }
@@ -229,8 +233,6 @@ def tag(
             address=ray,
             size=Size(ray_workers, ray_threads, ray_gpus),
             shard_size=shard_size,
-            top_k=top_k,
-            threshold=threshold,
             overwrite=overwrite,
             quiet=quiet,
         )
@@ -281,7 +283,7 @@ def tag(
         if watch and tagger.method.online:
             raise ConfigError(f"{method} learns from the photos in their order: a folder that fills has none")
         execution.prepare(tagger.backbone, len(files))
-        sink.begin(tagger.about() | {"top-k": top_k, "threshold": threshold}, tagger.labels.names)
-        run = Run(tagger, sources, sink, top_k, threshold, effects, quiet, closing, early)
+        sink.begin(tagger.about(), tagger.labels.names)
+        run = Run(tagger, sources, sink, effects, quiet, closing, early)
         code = carry_out(run, files, watch)
     raise typer.Exit(code or closing.code)
