@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from mltta.captions.labelled import LabelledCaptions
-from mltta.methods.retrieval import combined_labels
+from mltta.methods.ml_tta import combined_labels
 
 MENTIONS = [[0], [0, 1], [0, 1, 1], [2], [1, 2]]
 

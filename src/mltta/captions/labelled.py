@@ -96,6 +96,10 @@ class LabelledCaptions:
         """How many labels each caption names: as a set (paper) or counting repeats (released)."""
         return self._counts[count][caption]
 
+    def nearest_counts(self, views: Array) -> Array:
+        """The size (..., N) of each view's weak label set: that of the caption nearest to it (..., N, D)."""
+        return self.k(self.nearest(views, 1)[..., 0])
+
     def votes(self, features: Array, n: int, scale: float) -> Array:
         """Share (..., C) of the n captions nearest to features (..., D) that name each label, nearer ones more."""
         similarity, near = self._search(features, n)
