@@ -6,6 +6,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -51,6 +52,22 @@ def test_the_citation_is_of_this_project_and_version():
     assert cited["license"] == PROJECT["project"]["license"]
     assert str(cited["version"]) == mltta.__version__
     assert cited["preferred-citation"]["url"] == "https://openreview.net/forum?id=75PhjtbBdr"
+
+
+def test_the_address_of_the_repository_is_in_one_place():
+    """Until there is one it is a placeholder under a name that can never exist; then it is changed there alone."""
+    (address,) = PROJECT["project"]["urls"].values()
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    files = [ROOT / name for name in listed.stdout.split("\0") if name] or [
+        *ROOT.glob("*.*"),
+        *ROOT.glob("docs/*"),
+    ]
+    named = [
+        file.relative_to(ROOT).as_posix()
+        for file in files
+        if file.is_file() and address.removeprefix("https://").encode() in file.read_bytes()
+    ]
+    assert named == ["pyproject.toml"]
 
 
 def test_every_name_of_the_front_door_is_there():

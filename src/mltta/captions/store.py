@@ -51,6 +51,8 @@ class CaptionBase:
         fingerprint: hash of the text tower that made the embeddings.
         model: what that model is called; bases written before names were kept have none.
         """
+        if not len(texts):
+            raise CaptionError("a caption base needs at least one caption, and this one has none")
         if len(texts) != embeddings.shape[0]:
             raise CaptionError(f"{len(texts)} texts for {embeddings.shape[0]} embeddings")
         if not np.isfinite(_lengths(embeddings)).all():
@@ -229,7 +231,7 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     For the embedded model their embeddings ship too. Any other backbone embeds them once, which takes seconds on a
     GPU and minutes on a CPU, and keeps them in the cache folder.
     """
-    if backbone.name == "mini":
+    if backbone.is_embedded:
         return CaptionBase.load(MINI / "captions", backbone)
     shipped = MINI / "captions" / "texts.txt"
     kept = (

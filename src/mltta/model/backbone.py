@@ -92,6 +92,11 @@ class Backbone:
                 digest.update(value.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it reads text as the embedded model does, whatever it is called: then that model's captions fit."""
+        return self.text_fingerprint == weights_.embedded_text_tower()
+
     @cached_property
     def image_fingerprint(self) -> str:
         """Hash of the image tower, its weights and its layers: what a view's feature depends on."""

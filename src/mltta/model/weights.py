@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,13 @@ WAYS_OUT = (
     "copy the Hugging Face cache folder of a machine that has them (HF_HOME); or give a local file, "
     "e.g. --model ViT-B/16 --weights FILE.safetensors."
 )
+
+
+@cache
+def embedded_text_tower() -> str:
+    """The fingerprint of the embedded model's text tower, which its captions name."""
+    held: dict[str, Any] = json.loads((MINI / "captions" / "config.json").read_text(encoding="utf-8"))
+    return str(held["backbone"])
 
 
 @dataclass(frozen=True)

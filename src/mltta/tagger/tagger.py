@@ -103,7 +103,7 @@ class Tagger:
         backbone = model if isinstance(model, Backbone) else load_backbone(model)
         if not backbone.trained:
             raise WeightsError(f"{backbone.name} has random weights: its tags would mean nothing")
-        if backbone.name == "mini":
+        if backbone.is_embedded:
             _say_if_not_english(self.labels)
         self.backbone, self.seed, self.execution = backbone, seed, execution or Execution()
         base: CaptionBase | Literal[False] | None
