@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import pkgutil
@@ -74,6 +75,14 @@ def test_every_name_of_the_front_door_is_there():
     for name in mltta.__all__:
         assert getattr(mltta, name) is not None
     assert sorted(mltta._HOME_OF) == sorted(set(mltta.__all__) - {"__version__"})
+    tree = ast.parse(Path(mltta.__file__).read_text(encoding="utf-8"))
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert {
+        name.asname: node.module
+        for node in typed.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    } == mltta._HOME_OF, "type checkers see the same names"
 
 
 def test_hosted_tests_run_every_python_that_is_promised():
