@@ -12,9 +12,9 @@ from pathlib import Path
 
 from mltta import CaptionBase, load_backbone
 from mltta.model import vocabulary
+from mltta.model.embedded import MINI
 from mltta.model.model_folder import SUMS
 from mltta.model.prompts import list_templates
-from mltta.model.weights import MINI
 from training import tokenizer
 from training.model import WEIGHTS
 

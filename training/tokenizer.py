@@ -17,8 +17,8 @@ from typing import Any
 
 from open_clip.tokenizer import SimpleTokenizer
 
+from mltta.model.embedded import MINI
 from mltta.model.model_folder import CONFIG, SUMS
-from mltta.model.weights import MINI
 from mltta.storage import checksums
 
 BPE = "bpe.txt.gz"

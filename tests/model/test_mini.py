@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from mltta import Tagger, load_backbone
 from mltta.captions import store
 from mltta.captions.store import default_captions
-from mltta.model.weights import MINI
+from mltta.model.embedded import MINI
 
 ROOT = Path(__file__).parents[2]
 PHOTOS = ROOT / "examples" / "photos"

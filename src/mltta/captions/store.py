@@ -20,8 +20,8 @@ from torch import Tensor
 
 from mltta.captions.read import read_texts
 from mltta.errors import CaptionError
+from mltta.model.embedded import MINI
 from mltta.model.search import Search
-from mltta.model.weights import MINI
 from mltta.storage import atomic, checksums
 from mltta.storage.folders import cache_folder
 from mltta.storage.reading import LABELS, parse_json, read_bytes, reading

@@ -19,6 +19,7 @@ from mltta.labels import LabelSet
 from mltta.model import vocabulary as vocabulary_
 from mltta.model import weights as weights_
 from mltta.model.acceleration import Acceleration, Renderer
+from mltta.model.embedded import MINI, embedded_text_tower
 from mltta.model.encoded import Encoded, Views
 from mltta.model.image_tower import ImageTower
 from mltta.model.label_encoder import LabelEncoder
@@ -95,7 +96,7 @@ class Backbone:
     @property
     def is_embedded(self) -> bool:
         """Whether it reads text as the embedded model does, whatever it is called: then that model's captions fit."""
-        return self.text_fingerprint == weights_.embedded_text_tower()
+        return self.text_fingerprint == embedded_text_tower()
 
     @cached_property
     def image_fingerprint(self) -> str:
@@ -273,7 +274,7 @@ class Backbone:
     def _open_vocabulary(self, templates: tuple[str, ...]) -> Vocabulary | None:
         """What ships with the model or is kept on this machine."""
         name = vocabulary_.identity(self._reads, templates, vocabulary_.words())
-        for file in (weights_.MINI / "vocabulary.safetensors", vocabulary_.kept_file(name)):
+        for file in (MINI / "vocabulary.safetensors", vocabulary_.kept_file(name)):
             kept = vocabulary_.load(file, name)
             if kept is not None:
                 kept.features = kept.features.to(self.device)

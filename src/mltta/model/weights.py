@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from torch import Tensor, nn
 
 from mltta.errors import HubError, MlttaError, WeightsError
 from mltta.model import model_folder as folder_
+from mltta.model.embedded import MINI
 from mltta.storage import hub
 from mltta.storage.hub import cache_only_if_cut_off
 from mltta.storage.tensors import read_file, reason
@@ -25,21 +24,12 @@ from mltta.storage.tensors import read_file, reason
 PAPER_MODELS = {"RN50": "RN50", "RN101": "RN101", "ViT-B/32": "ViT-B-32", "ViT-B/16": "ViT-B-16"}
 #: what a temperature may be; CLIP's ends at 100, SigLIP's at about 120
 LOGIT_SCALES = (0.1, 999.0)
-#: the embedded model: an open_clip folder like any other
-MINI = Path(__file__).parents[1] / "assets" / "mini"
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 WAYS_OUT = (
     "Ways out: use the embedded model, --model mini; connect to the internet once so that the weights are cached; "
     "copy the Hugging Face cache folder of a machine that has them (HF_HOME); or give a local file, "
     "e.g. --model ViT-B/16 --weights FILE.safetensors."
 )
-
-
-@cache
-def embedded_text_tower() -> str:
-    """The fingerprint of the embedded model's text tower, which its captions name."""
-    held: dict[str, Any] = json.loads((MINI / "captions" / "config.json").read_text(encoding="utf-8"))
-    return str(held["backbone"])
 
 
 @dataclass(frozen=True)
