@@ -78,7 +78,7 @@ def test_several_models_get_a_folder_each_and_captions_finds_the_one_that_fits(s
 
 def mini_folder(tmp_path: Path) -> Path:
     """The embedded model under another name, as a user's own folder."""
-    from mltta.model.weights import MINI
+    from mltta.storage.folders import MINI
 
     (tmp_path / "own").symlink_to(MINI)
     return tmp_path / "own"

@@ -13,7 +13,7 @@ from mltta.cli.progress import bar_on_terminal
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.captions.generate.asking import Engine
+    from mltta.captions.generate.asking import CaptionEngine
     from mltta.captions.generate.build import Generated
     from mltta.labels import LabelSet
 
@@ -81,7 +81,7 @@ def generate(
 
     label_set = LabelSet.of(labels)
     counts = None if cooccurrence is None else Cooccurrence.load(cooccurrence, label_set)
-    writer: Engine
+    writer: CaptionEngine
     if engine is EngineName.openai:
         if model is None:
             raise ConfigError("--engine openai needs --model")

@@ -18,6 +18,8 @@ from mltta.errors import LabelError
 from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
+#: lists that are used as they are published; others get the synonyms that the library knows
+OFFICIAL = frozenset((*BUILT_IN, "objects365"))
 #: of a file; every one of them is encoded
 MOST_LABELS = 100_000
 _ASSETS = Path(__file__).parents[1] / "assets" / "labels"
@@ -29,6 +31,12 @@ _HOW = (
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 _BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
+# control characters, halves of surrogate pairs and code points that are no characters
+_UNWRITABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
+    + "]"
+)
 log = logging.getLogger("mltta")
 
 LabelSource: TypeAlias = Union[
@@ -59,18 +67,30 @@ class LabelSet:
                 f"{len(self.texts)} texts and {len(self.synonyms)} tuples of synonyms."
             )
         first: dict[str, int] = {}
-        for position, (name, text) in enumerate(zip(self.names, self.texts, strict=True), start=1):
+        entries = zip(self.names, self.texts, self.synonyms, strict=True)
+        for position, (name, text, words) in enumerate(entries, start=1):
             for value in (name, text):
                 if not isinstance(value, str):
                     raise LabelError(_not_a_string(value, position, self.source))
                 if not label_key(value):
                     raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or write a name.")
+            for value in (name, text, *(word for word in words if isinstance(word, str))):
+                if found := _UNWRITABLE.search(value):
+                    raise LabelError(
+                        f"Label {position} ({self.source}) contains {_named(found[0])}, which no file can hold: "
+                        f"{shown(value)}. Remove that character."
+                    )
             earlier = first.setdefault(label_key(name), position)
             if earlier != position:
                 raise LabelError(
                     f"Label {name!r} at position {position} repeats {self.names[earlier - 1]!r} at position "
                     f"{earlier} ({self.source}); upper case, underscores and spaces make no difference."
                 )
+
+    @property
+    def official(self) -> bool:
+        """Whether this is a published list, whose prompts and synonyms stay as they are."""
+        return self.source in OFFICIAL
 
     def __len__(self) -> int:
         """Count the labels."""
@@ -209,6 +229,13 @@ def _fields(entry: object) -> Mapping[str, object]:
         return {"name": entry}
     name, *words = entry.split("|")
     return {"name": name, "synonyms": [word for word in words if word.strip()]}
+
+
+def _named(character: str) -> str:
+    """What is wrong with a character that no label may have."""
+    code = ord(character)
+    kind = "half a surrogate pair" if 0xD800 <= code < 0xE000 else "a control character"
+    return f"{kind if code < 0xE000 else 'a code point that is no character'} (U+{code:04X})"
 
 
 def _readable(text: str) -> str:
