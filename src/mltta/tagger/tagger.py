@@ -58,6 +58,8 @@ class Tagger:
         teacher: str | Backbone | None = None,
         preset: str = "paper",
         presence: Presence | None = None,
+        threshold: float | None = None,
+        top_k: int | None = None,
         seed: int = 0,
         execution: Execution | None = None,
         where: bool = False,
@@ -77,6 +79,8 @@ class Tagger:
         teacher: a second model for the methods that ask one, or "self".
         preset: "paper", or "released" for what the authors' code does differently.
         presence: the rule that says which labels an image shows.
+        threshold: show labels that score at least this (default: 0.3, or 0 with a ``top_k``).
+        top_k: show at most this many, best first.
         seed: chooses the random views, together with each image's content.
         execution: images at once, processes, compiling.
         where: also tell where in the photo the labels present were found, if the method can.
@@ -134,6 +138,7 @@ class Tagger:
         if where and type(self.method).where is Method.where:
             raise ConfigError(f"{method} cannot tell where a label was found: use auto")
         self.where, self.explain = where, explain
+        self._show = (threshold, top_k)
         self._given = {
             "template": template and list(list_templates(template)),
             "descriptions": None if descriptions is None else load_descriptions(descriptions, self.labels),
@@ -193,6 +198,8 @@ class Tagger:
             "synonyms": [" | ".join(words) for words in self.labels.synonyms],
             "texts": list(self.labels.texts),
             "where": self.where,
+            "threshold": self._show[0],
+            "top-k": self._show[1],
             "seed": self.seed,
             "views": sorted({rendering(backbone, spec) for spec in method.needs}),
             "mltta": __version__,
@@ -208,7 +215,8 @@ class Tagger:
         if scored.where is not None:
             where = {self.labels.names[i]: scored.where[i].numpy() for i in order if scored.present[i]}
         captions = {self.labels.names[i]: said for i, said in scored.captions.items()}
-        return Tags(items, present=present, image=scored.photo.id, where=where, captions=captions)
+        found = Tags(items, present=present, image=scored.photo.id, where=where, captions=captions)
+        return found.decided(*self._show)
 
 
 def _photo(index: int, source: Any) -> Photo:
