@@ -13,12 +13,12 @@ import torch
 from mltta.captions.store import CaptionBase
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.summary import lines
-from mltta.model.learned_prompts import coop
 from mltta.model.maple import with_prompts
 from mltta.session.execution import Execution
 from tests import golden_data as golden
 from tests.evaluation import scene
 from tests.evaluation.scene import LABELS, make_dataset, run
+from tests.model.prompted import coop
 
 
 @pytest.fixture(scope="module")

@@ -105,4 +105,3 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
         return page.getvalue()
 
     return TextFormat(text)
-

@@ -23,7 +23,9 @@ def write_parquet(part: Path | IO[bytes], records: Iterable[Record], page: Page)
     left = iter(records)
     with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
         while some := list(islice(left, _AT_ONCE)):
-            rows = [dict(zip(COLUMNS[wide], row, strict=True)) for one in some for row in table_rows(one, wide)]
+            rows = [
+                dict(zip(COLUMNS[wide], row, strict=True)) for one in some for row in table_rows(one, wide)
+            ]
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
@@ -37,4 +39,3 @@ def open_pyarrow() -> tuple[Any, Any]:
             "parquet needs pyarrow: pip install 'mltta[parquet]', or write .csv instead"
         ) from None
     return pyarrow, parquet
-

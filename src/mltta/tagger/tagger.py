@@ -79,8 +79,8 @@ class Tagger:
         teacher: a second model for the methods that ask one, or "self".
         preset: "paper", or "released" for what the authors' code does differently.
         presence: the rule that says which labels an image shows.
-        threshold: show labels that score at least this (default: 0.3, or 0 with ``top_k``).
-        top_k: show at most this many labels, best first.
+        threshold: show labels that score at least this (default: 0.3, or 0 with a ``top_k``).
+        top_k: show at most this many, best first.
         seed: chooses the random views, together with each image's content.
         execution: images at once, processes, compiling.
         where: also tell where in the photo the labels present were found, if the method can.
@@ -138,7 +138,7 @@ class Tagger:
         if where and type(self.method).where is Method.where:
             raise ConfigError(f"{method} cannot tell where a label was found: use auto")
         self.where, self.explain = where, explain
-        self._show = threshold, top_k
+        self._show = (threshold, top_k)
         self._given = {
             "template": template and list(list_templates(template)),
             "descriptions": None if descriptions is None else load_descriptions(descriptions, self.labels),
@@ -194,12 +194,12 @@ class Tagger:
             **self._given,
             "teacher": teacher and (judge.image_fingerprint if judge else "self"),
             "presence": asdict(self.decision.rule),
-            "threshold": self._show[0],
-            "top-k": self._show[1],
             "labels": list(self.labels.names),
             "synonyms": [" | ".join(words) for words in self.labels.synonyms],
             "texts": list(self.labels.texts),
             "where": self.where,
+            "threshold": self._show[0],
+            "top-k": self._show[1],
             "seed": self.seed,
             "views": sorted({rendering(backbone, spec) for spec in method.needs}),
             "mltta": __version__,
@@ -211,15 +211,12 @@ class Tagger:
         order = scored.score.argsort(descending=True, stable=True).tolist()
         items = [{"label": self.labels.names[i], "score": float(scored.score[i])} for i in order]
         present = [self.labels.names[i] for i in order if scored.present[i]]
-        threshold, top_k = self._show
-        if threshold is not None or top_k is not None:
-            present = [item["label"] for item in items[:top_k] if item["score"] >= (threshold or 0)]
         where = {}
         if scored.where is not None:
-            places = {name: i for i, name in enumerate(self.labels.names)}
-            where = {name: scored.where[places[name]].numpy() for name in present}
+            where = {self.labels.names[i]: scored.where[i].numpy() for i in order if scored.present[i]}
         captions = {self.labels.names[i]: said for i, said in scored.captions.items()}
-        return Tags(items, present=present, image=scored.photo.id, where=where, captions=captions)
+        found = Tags(items, present=present, image=scored.photo.id, where=where, captions=captions)
+        return found.decided(*self._show)
 
 
 def _photo(index: int, source: Any) -> Photo:

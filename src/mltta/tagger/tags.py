@@ -45,6 +45,17 @@ class Tags(list[dict[str, Any]]):
         """The k best labels, or those that score at least ``threshold``, whatever is shown."""
         return [item for item in self[:k] if threshold is None or item["score"] >= threshold]
 
+    def decided(self, threshold: float | None = None, top_k: int | None = None) -> Tags:
+        """The same scores with another decision of what is shown; neither given, it stays."""
+        if self.error is not None or (threshold is None and top_k is None):
+            return self
+        present = [item["label"] for item in self.top(top_k, threshold)]
+        where, captions = (
+            {name: own for name, own in held.items() if name in present}
+            for held in (self.where, self.captions)
+        )
+        return Tags(self, present=present, image=self.image, where=where, captions=captions)
+
     def record(self) -> dict[str, Any]:
         """What files hold of it, in plain data: the image, and the labels shown or the error."""
         if self.error is not None:
