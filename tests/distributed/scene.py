@@ -18,7 +18,7 @@ SHOW = {"threshold": 0.0}
 
 
 def tagger(method: str = "clip", **options: Any) -> Tagger:
-    return Tagger(backbone(), ["dog", "cat", "sofa"], method, captions=captions(), **{**SHOW, **options})
+    return Tagger(backbone(), ["dog", "cat", "sofa"], method, captions=captions(), **SHOW | options)
 
 
 def make_photos(folder: Path, count: int) -> Path:
