@@ -12,6 +12,7 @@ from mltta.errors import ConfigError, MlttaError
 from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
 from mltta.output.records import Record, printable
 from mltta.output.sorting import PicturePaths, Sorting
+from mltta.storage.atomic import writing
 
 if TYPE_CHECKING:
     from mltta.cli.tag_options import TagOptions
@@ -101,10 +102,8 @@ class Pictures(Effect):
     def __init__(self, folder: Path, heat: bool):
         self.folder, self._heat, self._missing = folder, heat, 0
         self._paths = PicturePaths(folder, ".png")
-        try:  # before any work is done
+        with writing(folder):  # before any work is done
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise MlttaError(f"{folder} cannot be used for pictures: {error.strerror}") from error
 
     def prepare(self, roots: Mapping[Any, Path | None]) -> None:
         for photo, root in roots.items():
@@ -118,11 +117,9 @@ class Pictures(Effect):
         from mltta.images.decode import load_image
         from mltta.output.picture import annotate, where_sheet
 
-        try:
+        with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             (where_sheet if self._heat else annotate)(load_image(photo), tags).save(target)
-        except OSError as error:
-            raise MlttaError(f"{target} cannot be written: {error.strerror or error}") from error
         return False
 
     def notes(self) -> list[str]:
