@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union
 
 from mltta.errors import LabelError
-from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown
+from mltta.storage.reading import LABELS, UNREADABLE, explain, is_plain, read_text, reading, shown
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
 #: lists that are used as they are published; others get the synonyms that the library knows
@@ -31,12 +31,6 @@ _HOW = (
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 _BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
-# control characters, halves of surrogate pairs and code points that are no characters
-_UNWRITABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
-    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
-    + "]"
-)
 log = logging.getLogger("mltta")
 
 LabelSource: TypeAlias = Union[
@@ -75,10 +69,11 @@ class LabelSet:
                 if not label_key(value):
                     raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or write a name.")
             for value in (name, text, *(word for word in words if isinstance(word, str))):
-                if found := _UNWRITABLE.search(value):
+                if not is_plain(value):
                     raise LabelError(
-                        f"Label {position} ({self.source}) contains {_named(found[0])}, which no file can hold: "
-                        f"{shown(value)}. Remove that character."
+                        f"Label {position} ({self.source}), {value[:40]!r}, contains control characters or invalid "
+                        "Unicode. Remove them."
+                    )
                     )
             earlier = first.setdefault(label_key(name), position)
             if earlier != position:
@@ -229,13 +224,6 @@ def _fields(entry: object) -> Mapping[str, object]:
         return {"name": entry}
     name, *words = entry.split("|")
     return {"name": name, "synonyms": [word for word in words if word.strip()]}
-
-
-def _named(character: str) -> str:
-    """What is wrong with a character that no label may have."""
-    code = ord(character)
-    kind = "half a surrogate pair" if 0xD800 <= code < 0xE000 else "a control character"
-    return f"{kind if code < 0xE000 else 'a code point that is no character'} (U+{code:04X})"
 
 
 def _readable(text: str) -> str:
