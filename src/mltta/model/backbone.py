@@ -20,6 +20,7 @@ from mltta.model import vocabulary as vocabulary_
 from mltta.model import weights as weights_
 from mltta.model.acceleration import Acceleration, Renderer
 from mltta.model.encoded import Encoded, Views
+from mltta.model.engine import TorchEngine
 from mltta.model.image_tower import ImageTower
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.learned_prompts import AnyPrompts
@@ -74,6 +75,11 @@ class Backbone:
         self._local_towers: dict[LocalSpec, ImageTower] = {}
         self._local_renderers: dict[int, Renderer | None] = {}
         self._vocabularies: dict[tuple[str, ...], Vocabulary] = {}
+
+    @property
+    def engine(self) -> TorchEngine:
+        """Encodes photos and runs methods where the model is."""
+        return TorchEngine(self)
 
     @property
     def context_length(self) -> int:
