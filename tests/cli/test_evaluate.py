@@ -141,8 +141,11 @@ def test_a_config_file_sets_what_the_command_line_then_overrides(photos, tmp_pat
     [
         ("tda: {views: 4}", "has settings for tda, but clip, tpt is run"),
         ("nothing: {}", "has settings for nothing, but clip, tpt is run"),
-        ("views: 4", "give settings by method, such as `ml-tta: {views: 16}`"),
-        ("- clip", "give settings by method"),
+        (
+            "views: 4",
+            "no option 'views'; a method's settings belong under its name, such as `ml-tta: {views: 16}`",
+        ),
+        ("- clip", "give options by name and settings by method"),
         ("tpt: {views: [", "is not a YAML file that can be read"),
         ("tpt: {wings: 2}", "no option 'wings' for this method"),
         ("tpt: {views: many}", "views = 'many': give a whole number"),
@@ -161,7 +164,7 @@ def test_a_config_file_that_makes_no_sense_is_told_in_a_sentence(photos, tmp_pat
 
 def test_only_the_first_images_are_measured(photos):
     done = evaluate(photos, *methods("clip"), "--first", 2)
-    assert "the first 2 of them are measured" in done.stderr
+    assert "only the first 2 images are measured" in done.stderr
     assert runs(photos)["clip"]["images"] == 2
     evaluate(photos, *methods("clip"))
     assert len(find_results([photos.parent / "results"])) == 2, "the whole is another result"

@@ -190,7 +190,7 @@ def test_an_online_method_is_not_gone_on_with(photos, tmp_path):
     refused = mltta("tag", photos, *online, "-o", tmp_path / "tags.csv", check=2).stderr
     assert "tda learns from the photos before" in refused
     assert images(tmp_path / "tags.csv") == ["a.png", "c.png", "d.png"]
-    assert "in their order" in mltta("tag", photos, *online, "--watch", check=2).stderr
+    assert "depend on image order" in mltta("tag", photos, *online, "--watch", check=2).stderr
 
 
 def test_a_damaged_journal_costs_the_image_whose_line_it_is(photos, tmp_path):

@@ -135,7 +135,7 @@ def test_photos_are_sorted_by_label_and_what_is_sorted_is_no_photo_to_tag(photos
     assert set((tree / "by label").rglob("*.jpg")) == want
     assert "0 images tagged; 4 were done before" in mltta(*line).stderr
     among = ["tag", tree, *CLIP, "--copy-to", tree / "{label}"]
-    assert "would lie among the others" in mltta(*among, check=2).stderr
+    assert "need a folder other than the one that is tagged" in mltta(*among, check=2).stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
@@ -151,7 +151,7 @@ def test_a_full_device_is_told_and_a_reader_that_has_seen_enough_ends_it_quietly
 
 def test_help_has_what_is_needed_first_in_front():
     said = mltta("tag", "--help").stdout
-    first, rest = said.split("Model and method")
+    first, rest = said.split("Labels and captions")
     assert len(first.splitlines()) < 75
     for name in ("--labels", "--output", "--top-k", "--watch", "--overwrite", "--keywords"):
         assert name in first
