@@ -85,6 +85,7 @@ class Decision:
     def scores(self, branches: Any, votes: Any, emits: str) -> Floats:
         """Scores (B, C) between 0 and 1, from branches (B, n, C) and, unless these are log-odds, votes (B, C)."""
         import torch
+
         probability: Floats = np.asarray(branch_probabilities(torch.as_tensor(branches), emits))
         if emits == "odds":
             return probability

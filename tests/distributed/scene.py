@@ -8,7 +8,7 @@ from typing import Any
 from mltta.distributed.plan import make_plan
 from mltta.distributed.worker import Told, Worker
 from mltta.output.partitions import Partitions
-from mltta.output.records import Record, to_record
+from mltta.output.records import Record
 from mltta.storage.filesystems import Folder
 from mltta.tagger import Tagger
 from tests.safety.world import backbone, captions, photo
@@ -18,7 +18,7 @@ SHOW = {"threshold": 0.0}
 
 
 def tagger(method: str = "clip", **options: Any) -> Tagger:
-    return Tagger(backbone(), ["dog", "cat", "sofa"], method, captions=captions(), **options)
+    return Tagger(backbone(), ["dog", "cat", "sofa"], method, captions=captions(), **SHOW | options)
 
 
 def make_photos(folder: Path, count: int) -> Path:
@@ -32,7 +32,7 @@ def make_photos(folder: Path, count: int) -> Path:
 
 def local(images: list[Any], names: list[str] | None = None) -> list[Record]:
     """What a plain run says, under the names that a cluster gives."""
-    found = [to_record(tags, **SHOW) for tags in tagger().stream(images)]
+    found = [tags.record() for tags in tagger().stream(images)]
     for record, name in zip(found, names or [], strict=False):
         record["image"] = name
     return found
@@ -41,7 +41,7 @@ def local(images: list[Any], names: list[str] | None = None) -> list[Record]:
 def in_this_process(sources: list[str], out: str, size: int | None = None) -> tuple[list[Record], list[Told]]:
     """The same shards and the same worker as on a cluster, one shard after another."""
     plan = make_plan(sources, Folder(out), size)
-    worker = Worker(Folder(out).address, tagger, 1, **SHOW)
+    worker = Worker(Folder(out).address, tagger, 1)
     partitions = Partitions(out)
     partitions.begin(tagger().about())
     partitions.planned(len(plan.shards))

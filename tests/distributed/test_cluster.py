@@ -20,7 +20,7 @@ from mltta.evaluation.recipes import Recipe
 from mltta.images.find import find_images
 from mltta.output.partitions import Partitions, is_partitions
 from tests.cli.test_cli import mltta
-from tests.distributed.scene import SHOW, local, make_photos, tagger
+from tests.distributed.scene import local, make_photos, tagger
 from tests.evaluation.scene import bits, make_dataset, run
 
 pytest.importorskip("ray", reason="pip install 'mltta[ray]'")
@@ -82,7 +82,7 @@ def done(cluster, photos, tmp_path_factory):
             os.kill(one.worker[1], signal.SIGKILL)
         told.append(one)
 
-    tag(Slow, [str(photos)], str(out), size=Size(2), shard_size=2, progress=kill_the_first, **SHOW)
+    tag(Slow, [str(photos)], str(out), size=Size(2), shard_size=2, progress=kill_the_first)
     return out, told
 
 
@@ -111,7 +111,6 @@ def test_a_damaged_part_is_redone_alone(done, cluster, photos, plain, tmp_path):
         size=Size(2),
         shard_size=2,
         progress=lambda t, _: told.append(t),
-        **SHOW,
     )
     assert sorted(one.part.shard for one in told[1:] if not one.before) == [3, 7]
     assert list(Partitions(str(out)).records()) == plain
@@ -135,9 +134,9 @@ def test_the_command_reads_partitions_back_as_the_file_of_a_plain_run(done, phot
 
 def test_other_settings_are_refused_before_any_work(done, cluster, photos):
     with pytest.raises(MlttaError, match=r"threshold was 0\.0, is now not given"):
-        tag(tagger(), [str(photos)], str(done[0]), shard_size=2)
+        tag(tagger(threshold=None), [str(photos)], str(done[0]), shard_size=2)
     with pytest.raises(MlttaError, match="seed was 0, is now 1"):
-        tag(tagger(seed=1), [str(photos)], str(done[0]), shard_size=2, **SHOW)
+        tag(tagger(seed=1), [str(photos)], str(done[0]), shard_size=2)
 
 
 def test_a_method_that_learns_from_photos_before_is_refused(cluster, photos, tmp_path):
@@ -174,7 +173,7 @@ def test_ray_wants_a_folder_and_refuses_what_is_done_with_photos(photos, tmp_pat
     said = mltta(
         "tag", photos, "--ray", "local", "--keywords", "sidecar", "-o", tmp_path / "tags", check=2
     ).stderr
-    assert "--keywords does not go with --ray" in said
+    assert "--keywords does not work with --ray" in said
 
 
 def test_results_measured_by_two_workers_are_those_of_one_machine_to_the_bit(cluster, tmp_path):

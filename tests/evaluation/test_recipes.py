@@ -88,7 +88,7 @@ CHANGES = {
     "preprocessing": {"backbone": squashing()},
     "label texts": {"dataset": labels(texts=("hound", *LABELS.texts[1:]))},
     "label names": {"dataset": labels(names=("hound", *LABELS.names[1:]))},
-    "synonyms": {"dataset": labels(synonyms=(("hound",), *LABELS.synonyms[1:]))},
+    "synonyms": {"dataset": labels(synonyms=(("woofer",), *LABELS.synonyms[1:]))},
     "the truth": {"dataset": {"targets": np.array([[1, 1, 1, 1, 0]] * 2, np.int8)}},
     "the ids": {"dataset": {"ids": ("a", "b")}},
     "the dataset's name": {"dataset": {"name": "other"}},

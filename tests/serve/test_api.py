@@ -19,7 +19,6 @@ import pytest
 from mltta import Tagger
 from mltta.output.keywords.xmp import Packet
 from mltta.output.lines import csv_lines
-from mltta.output.records import to_record
 from mltta.serve.client import Client, ServerError
 from mltta.serve.limits import Limits
 from tests.serve.running import PHOTOS, mini, serving
@@ -37,7 +36,7 @@ def test_a_form_is_answered_to_the_bit_as_the_tagger_answers(client):
         want = tagger(photo)
         assert entry["image"] == photo.name
         assert entry["present"] == want.present
-        assert entry["labels"] == to_record(want)["labels"]
+        assert entry["labels"] == want.shown
 
 
 def test_json_is_answered_as_a_form_is(client, url):
@@ -57,14 +56,14 @@ def test_many_calls_at_once_are_answered_each_with_its_own(url):
         method, photo = ("auto", "clip")[number % 2], PHOTOS[number % len(PHOTOS)]
         with Client(url) as client:
             (entry,) = client.tag([photo], LABELS, method=method)
-        return bool(entry["labels"] == to_record(tagger[method](photo))["labels"])
+        return bool(entry["labels"] == tagger[method](photo).shown)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(10)))
 
 
 def test_an_online_method_remembers_within_a_call_and_not_between_calls(client):
-    want = [to_record(tags)["labels"] for tags in offline("tda").stream(PHOTOS[:3])]
+    want = [tags.shown for tags in offline("tda").stream(PHOTOS[:3])]
     for _ in range(2):
         assert [entry["labels"] for entry in client.tag(PHOTOS[:3], LABELS, method="tda")] == want
 
@@ -103,7 +102,7 @@ def test_top_k_and_threshold_say_what_is_shown(client):
 def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
     broken, fine = client.tag([PHOTOS[0].read_bytes()[:900], PHOTOS[0]], LABELS)
     assert broken["error"].startswith("image 1: damaged or incomplete")
-    assert fine["labels"] == to_record(offline()(PHOTOS[0]))["labels"]
+    assert fine["labels"] == offline()(PHOTOS[0]).shown
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ def test_answers_are_written_as_the_command_line_writes_them(client, url):
     entries = client.tag([*PHOTOS[:2], b"no image"], LABELS)
     answer = httpx.post(f"{url}/v1/export", json={"format": "csv", "images": entries})
     tagger = offline()
-    records = [{**to_record(tagger(photo)), "image": photo.name} for photo in PHOTOS[:2]]
+    records = [{**tagger(photo).record(), "image": photo.name} for photo in PHOTOS[:2]]
     want = "".join(csv_lines().pieces([*records, {"image": "image 3", "error": entries[2]["error"]}]))
     assert answer.text == want
     assert next(csv.reader(io.StringIO(answer.text))) == ["image", "label", "score", "present", "error"]

@@ -1,4 +1,4 @@
-"""The pipeline on many machines: Ray spreads shards of photos over workers, each with a tagger of its own.
+"""Tagging and measuring on many machines: Ray spreads shards of photos over workers, each with a tagger of its own.
 
 from mltta import Tagger
 from mltta.distributed import tag

@@ -1,10 +1,11 @@
-"""Ray as it is needed here: imported late, connected to, and what of it each worker takes."""
+"""Ray as it is used here: imported late, connected to, and given jobs for actors."""
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -13,9 +14,9 @@ from typing import Any
 from mltta.errors import ConfigError, MlttaError
 from mltta.session.execution import cores
 
-#: of each CPU a worker takes so much, so that Ray's own tasks always find room
+#: share of each CPU that a worker reserves, so that Ray's own tasks always find room
 SHARE = 0.9
-#: photos side by side in a worker that is not told otherwise; more threads of one Python wait for each other
+#: default limit of photos in progress per worker; more threads in one Python process wait for each other
 MOST_THREADS = 4
 #: shards handed to Ray at once, so that a hundred million photos are a few thousand rows in the driver
 AT_ONCE = 10_000
@@ -27,8 +28,8 @@ class Size:
 
     Args:
         workers: actors, each of which loads the model once.
-        threads: photos that a worker has under way side by side.
-        gpus: GPUs a worker, or a part of one.
+        threads: photos that a worker processes at the same time.
+        gpus: GPUs per worker, or a part of one.
     """
 
     workers: int | None = None
@@ -42,7 +43,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A size that fits the cluster: workers, the threads and CPUs and GPUs of each."""
+    """A size that fits the cluster: workers, and the threads, CPUs and GPUs of each."""
 
     workers: int
     threads: int
@@ -53,7 +54,7 @@ class Fitted:
 def fit(size: Size, nodes: Sequence[tuple[float, float]]) -> Fitted:
     """Choose what was left open, and leave a part of every CPU to others.
 
-    Two workers with a whole CPU each on a cluster of two CPUs would leave none to read with, and wait for ever.
+    Two workers with a whole CPU each on a cluster of two CPUs would leave none to read with, and wait forever.
 
     Args:
         nodes: CPUs and GPUs of each machine.
@@ -66,7 +67,7 @@ def fit(size: Size, nodes: Sequence[tuple[float, float]]) -> Fitted:
     if cpus <= 0:
         raise MlttaError("the cluster has no CPUs: start its nodes with --num-cpus")
     if size.gpus and gpus < size.gpus:
-        raise MlttaError(f"{size.gpus:g} GPUs a worker were asked for, and the cluster has {gpus:g}")
+        raise MlttaError(f"{size.gpus:g} GPUs per worker were requested, but the cluster has {gpus:g}")
     workers, threads = size.workers, size.threads
     if size.gpus:
         workers = workers or max(1, int(gpus / size.gpus))
@@ -89,69 +90,88 @@ def open_ray() -> Any:
 
 
 @contextmanager
-def connected(address: str | None = None) -> Iterator[Any]:
-    """Ray, connected: to an address, a cluster that runs here or that RAY_ADDRESS names, else one for this block.
+def connected(address: str | None = None, size: Size | None = None) -> Iterator[tuple[Any, Fitted]]:
+    """Ray, and the size that fits: a cluster that is connected already, at the address, or started for this block.
 
     Args:
-        address: "local" always starts one of this machine; None or "auto" does where there is no other.
+        address: "local" always starts one on this machine; None or "auto" does if RAY_ADDRESS names none and none runs.
     """
-    ray = open_ray()
-    if ray.is_initialized():
-        yield ray
-        return
+    ray, started = open_ray(), False
+    if not ray.is_initialized():
+        _connect(ray, address)
+        started = True
+    try:
+        alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        yield (
+            ray,
+            fit(size or Size(), [(float(own.get("CPU", 0)), float(own.get("GPU", 0))) for own in alive]),
+        )
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        if address == "local":
-            raise ConnectionError
-        ray.init(address=address or "auto", **quiet)
+        if address != "local":
+            ray.init(address=address or "auto", **quiet)
+            return
     except ConnectionError as error:
-        if address not in (None, "auto", "local") or (address != "local" and os.environ.get("RAY_ADDRESS")):
-            raise MlttaError(
-                f"no Ray cluster answers at {address or os.environ['RAY_ADDRESS']}: {error}"
-            ) from None
-        ray.init(address="local", num_cpus=cores(), **quiet)
+        named = address if address not in (None, "auto") else os.environ.get("RAY_ADDRESS")
+        if named:
+            raise MlttaError(f"no Ray cluster answers at {named}: {error}") from None
     except ValueError as error:
-        raise ConfigError(f"--ray {address} is no address of a Ray cluster: {error}") from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
+        raise ConfigError(f"--ray {address} is not the address of a Ray cluster: {error}") from None
+    ray.init(address="local", num_cpus=cores(), **quiet)
 
 
-def nodes_of(ray: Any) -> list[tuple[float, float]]:
-    """CPUs and GPUs of each machine of a cluster."""
-    alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return [(float(own.get("CPU", 0)), float(own.get("GPU", 0))) for own in alive]
+class Actor:
+    """What runs on the cluster: a worker, made once per actor, that is given jobs; both travel pickled."""
+
+    def __init__(self, work: Callable[..., Callable[[Any], Any]], threads: int, *arguments: Any):
+        import torch
+
+        torch.set_num_threads(threads)
+        self.work = work(*arguments)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[bytes]]:
+        return {"made": [pickle.dumps(self.work(pickle.loads(job))) for job in batch["job"]]}
 
 
 def spread(
-    ray: Any, work: type, arguments: Sequence[Any], rows: Iterable[dict[str, Any]], fitted: Fitted
-) -> Iterator[dict[str, Any]]:
-    """What actors of a class make of each row, as it comes; Ray does the rows of a lost actor again.
+    ray: Any,
+    fitted: Fitted,
+    jobs: Iterable[Any],
+    work: Callable[..., Callable[[Any], Any]],
+    *arguments: Any,
+) -> Iterator[Any]:
+    """What workers make of each job, as it comes; Ray repeats the jobs of a lost worker.
 
-    Every row is a block of its own: what one actor takes at a time, and what is lost with it.
+    Every job is a block of its own: what one actor takes at a time, and what is lost with it.
     """
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    waiting = iter(rows)
-    while some := list(islice(waiting, AT_ONCE)):
-        spread_out = ray.data.from_items(some, override_num_blocks=len(some)).map_batches(
-            work,
-            fn_constructor_args=tuple(arguments),
+    waiting = iter(jobs)
+    while some := [{"job": pickle.dumps(job)} for job in islice(waiting, AT_ONCE)]:
+        made = ray.data.from_items(some, override_num_blocks=len(some)).map_batches(
+            Actor,
+            fn_constructor_args=(work, fitted.threads, *arguments),
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=min(fitted.workers, len(some))),
             num_cpus=fitted.cpus,
             num_gpus=fitted.gpus or None,
         )
         try:
-            yield from spread_out.iter_rows()
+            for row in made.iter_rows():
+                yield pickle.loads(row["made"])  # written by our own workers
         except ray.exceptions.RayError as error:
-            raise _said(error) from error
+            raise _told(error) from error
 
 
-def _said(error: BaseException) -> MlttaError:
-    """What a worker raised, in its own words where they were meant for people."""
+def _told(error: BaseException) -> MlttaError:
+    """What a worker raised, in its own words if they were meant for people."""
     cause: BaseException | None = error
     while cause is not None:
         inner = getattr(cause, "cause", None)

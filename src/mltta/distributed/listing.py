@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.find import Found, no_such
 from mltta.images.formats import SUFFIXES, why_unreadable
 from mltta.images.remote import is_url
-from mltta.storage.filesystems import is_remote, list_store, open_store, open_stream
+from mltta.storage.filesystems import is_remote, list_store, open_store
 
 HF = "hf:"
 
@@ -28,7 +29,7 @@ class Name:
 
 @dataclass(frozen=True)
 class Rows:
-    """Photos by number: the rows of a Parquet file or a dataset, or all that a tar holds, which are not counted."""
+    """Photos by number: the rows of a Parquet file or a dataset, or everything in a tar, which is not counted."""
 
     kind: str
     base: str
@@ -38,7 +39,7 @@ class Rows:
 
 @dataclass
 class Listing:
-    """What was given, gone through lazily in an order that depends on names alone; a folder is in memory at a time."""
+    """The sources, listed lazily in an order that depends on names alone; one folder is in memory at a time."""
 
     given: Sequence[str]
     skipped: Counter[str] = field(default_factory=Counter)
@@ -49,7 +50,7 @@ class Listing:
             yield from self._pieces(one)
 
     def __str__(self) -> str:
-        """A line about files that look like photos and cannot be read, if there are some."""
+        """A line about files that look like photos and cannot be read, if there are any."""
         return str(Found([], self.skipped))
 
     def _pieces(self, given: str) -> Iterator[Name | Rows]:
@@ -65,12 +66,13 @@ class Listing:
         elif "*" in given and not Path(given).exists():
             folder = Path(given).parent
             if not folder.is_dir():
-                raise MlttaError(f"{given}: {folder} is no folder to look for it in")
+                raise MlttaError(f"{given}: {folder} is not a folder")
             named = [name for name in sorted(os.listdir(folder)) if fnmatchcase(name, Path(given).name)]
             for name in named:
                 yield from self._one(here, str(folder / name))
         elif Path(given).is_dir():
-            yield from (Name(here, str(path)) for path in self._walk(Path(given)))
+            for below in self._walk(partial(_list_folder, Path(given))):
+                yield Name(here, str(Path(given, below)))
         elif Path(given).exists():
             yield from self._one(here, given)
         else:
@@ -86,19 +88,6 @@ class Listing:
         else:
             yield Name(base, file)
 
-    def _walk(self, folder: Path) -> Iterator[Path]:
-        """Photos below a folder in the order of their paths, names of folders among names of files."""
-        try:
-            with os.scandir(folder) as entries:
-                found = sorted((entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries)
-        except OSError as error:
-            raise MlttaError(f"{folder}: this folder cannot be read: {error.strerror}") from None
-        for name, is_folder, is_link in found:
-            if is_folder and not is_link and not name.startswith("."):
-                yield from self._walk(folder / name)
-            elif not is_folder and self._is_photo(name):
-                yield folder / name
-
     def _far(self, address: str) -> Iterator[Name | Rows]:
         from pyarrow import fs
 
@@ -113,17 +102,17 @@ class Listing:
             elif store.get_file_info(path).type == fs.FileType.File:
                 yield from self._one(_above(address), f"{scheme}://{path}")
             else:
-                yield from (
-                    Name(address, f"{scheme}://{path}/{below}") for below in self._walk_far(address, "")
-                )
+                for below in self._walk(partial(list_store, address)):
+                    yield Name(address, f"{scheme}://{path}/{below}")
         except OSError as error:
             raise MlttaError(f"{address} cannot be listed: {error}") from None
 
-    def _walk_far(self, address: str, below: str) -> Iterator[str]:
-        for name, is_folder in list_store(address, below):
+    def _walk(self, entries: Callable[[str], Iterable[tuple[str, bool]]], below: str = "") -> Iterator[str]:
+        """Photos below a folder in the order of their paths, names of folders among names of files."""
+        for name, is_folder in entries(below):
             inner = f"{below}/{name}" if below else name
             if is_folder and not name.startswith("."):
-                yield from self._walk_far(address, inner)
+                yield from self._walk(entries, inner)
             elif not is_folder and self._is_photo(name):
                 yield inner
 
@@ -148,6 +137,16 @@ def hf_parts(given: str) -> tuple[str, str | None]:
     return root, split or None
 
 
+def _list_folder(folder: Path, below: str) -> list[tuple[str, bool]]:
+    """What is directly in a folder, sorted: each name, and whether it is a folder; links to folders are left out."""
+    try:
+        with os.scandir(folder / below) as entries:
+            found = sorted((entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries)
+    except OSError as error:
+        raise MlttaError(f"{folder / below}: this folder cannot be read: {error.strerror}") from None
+    return [(name, is_folder) for name, is_folder, is_link in found if not (is_folder and is_link)]
+
+
 def _above(address: str) -> str:
     """The address of the folder that a file is in, reached the same way."""
     path, question, query = address.partition("?")
@@ -159,32 +158,28 @@ def _count_rows(base: str, file: str) -> int:
     from mltta.output.parquet import open_pyarrow
 
     _, parquet = open_pyarrow()
+    store = open_store(base)[0] if is_remote(file) else None
     try:
-        if is_remote(file):
-            store, _ = open_store(base)
-            with store.open_input_file(file.partition("://")[2]) as far:
-                return int(parquet.read_metadata(far).num_rows)
-        with open_stream(base, file) as near:
-            return int(parquet.read_metadata(near).num_rows)
+        return int(
+            parquet.read_metadata(file.partition("://")[2] if store else file, filesystem=store).num_rows
+        )
     except (OSError, ValueError) as error:
-        raise MlttaError(f"{file} is no Parquet file that can be read: {error}") from None
+        raise MlttaError(f"{file} is not a Parquet file that can be read: {error}") from None
 
 
 def _refuse_overlap(given: Sequence[str]) -> None:
     """No photo twice: neither the same name, nor a folder and something in it."""
-    near = [
-        Path(one).resolve()
-        for one in given
-        if not is_remote(one) and not one.startswith(HF) and not is_url(one)
-    ]
-    far = [PurePosixPath(open_store(one)[1]) for one in given if is_remote(one)]
-    rest = [PurePosixPath(one) for one in given if one.startswith(HF) or is_url(one)]
-    groups: list[list[PurePath]] = [[*near], [*far], [*rest]]
-    for group in groups:
+    groups: dict[str, list[PurePath]] = {}
+    for one in given:
+        if is_remote(one):
+            groups.setdefault("far", []).append(PurePosixPath(open_store(one)[1]))
+        elif one.startswith(HF) or is_url(one):
+            groups.setdefault("named", []).append(PurePosixPath(one))
+        else:
+            groups.setdefault("near", []).append(Path(one).resolve())
+    for group in groups.values():
         seen = set(group)
         twice = [path for path in group if any(up in seen for up in path.parents)]
         if twice or len(seen) < len(group):
             path = twice[0] if twice else next(path for path in group if group.count(path) > 1)
-            raise ConfigError(
-                f"{path} is given more than once, by itself or in a folder: its photos would be too"
-            )
+            raise ConfigError(f"{path} is given more than once, itself or in a folder")

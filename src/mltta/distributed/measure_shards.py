@@ -1,22 +1,19 @@
-"""Measuring on a cluster: workers score some places of a dataset at a time, the driver writes the results."""
+"""Measuring on a cluster: workers score some images of a dataset at a time, the driver writes the results."""
 
 from __future__ import annotations
 
-import json
-import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import torch
-
-from mltta.distributed.cluster import Fitted, Size, connected, fit, nodes_of, spread
+from mltta.distributed.cluster import Size, connected, spread
 from mltta.errors import ConfigError
-from mltta.evaluation.measure import Answers, Measure, Measured, Spread
+from mltta.evaluation.measure import Measure, Measured, Spread
+from mltta.evaluation.rows import Record as Outcome
 from mltta.session.features import Counts
 
-#: images that a worker measures at a time, and a lost worker costs
+#: images that a worker measures at a time, and that a lost worker costs
 IMAGES = 64
 
 
@@ -24,48 +21,39 @@ IMAGES = 64
 def measuring(address: str | None = None, size: Size | None = None, images: int = IMAGES) -> Iterator[Spread]:
     """What `evaluate` takes as ``spread``, while a cluster is connected: the same figures as on one machine.
 
-    On CPUs they are the same to the bit. Features that are kept are kept where the workers are.
+    On CPUs they are identical to the bit. Features are cached on the machines of the workers.
     """
-    with connected(address) as ray:
-        fitted = fit(size or Size(), nodes_of(ray))
+    with connected(address, size) as (ray, fitted):
         if fitted.gpus:
-            raise ConfigError(
-                "measuring is spread over CPUs only; on a machine with a GPU, measure without --ray"
-            )
+            raise ConfigError("measuring uses CPUs only; on a machine with a GPU, measure without --ray")
 
         def spread_out(measure: Measure, places: Sequence[int]) -> Iterator[Measured]:
-            if measure.setting.backbone.device.type != "cpu":
+            if measure.question.backbone.device.type != "cpu":
                 raise ConfigError("a model on a GPU cannot be sent to workers: add --device cpu")
-            yield from _spread(ray, measure, places, fitted, images)
+            sent = replace(measure, execution=replace(measure.execution, threads=fitted.threads))
+            jobs = (places[at : at + images] for at in range(0, len(places), images))
+            yield from spread(ray, fitted, jobs, Measurer, [ray.put(sent)])
 
         yield spread_out
 
 
-def _spread(
-    ray: Any, measure: Measure, places: Sequence[int], fitted: Fitted, images: int
-) -> Iterator[Measured]:
-    sent = replace(measure, execution=replace(measure.execution, threads=fitted.threads))
-    held = [ray.put(sent)]
-    rows = ({"places": json.dumps(places[at : at + images])} for at in range(0, len(places), images))
-    for row in spread(ray, Measurer, (held, fitted.threads), rows, fitted):
-        yield pickle.loads(row["measured"])  # our own workers wrote it
-
-
 class Measurer:
-    """Measures some places at a time; made once an actor."""
+    """Measures some images at a time.
 
-    def __init__(self, held: list[Any], threads: int):
+    Args:
+        held: the measure in the object store, in a list, so that Ray does not fetch it for every call.
+    """
+
+    def __init__(self, held: list[Any]):
         import ray
 
-        torch.set_num_threads(threads)
         self.measure: Measure = ray.get(held[0])
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[bytes]]:
-        return {"measured": [pickle.dumps(self._some(json.loads(row))) for row in batch["places"]]}
-
-    def _some(self, places: Sequence[int]) -> Measured:
-        answers: Answers = []
-        self.measure.pipeline.counts = Counts()
+    def __call__(self, places: Sequence[int]) -> Measured:
+        features = self.measure.session.features
+        features.counts = Counts()
+        records: dict[int, list[Outcome]] = {}
         for found in self.measure(places):
-            answers += found.answers
-        return Measured(len(places), answers, self.measure.pipeline.counts)
+            for number, some in found.records.items():
+                records.setdefault(number, []).extend(some)
+        return Measured(len(places), records, features.counts)

@@ -1,4 +1,4 @@
-"""The photos of a shard, read where they are worked on, one after another and no more than are asked for soon."""
+"""The photos of a shard, read by the worker that tags them, one after another."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,35 +28,22 @@ _ROWS = 32
 _PATHS = ("path", "image", "file", "file_name", "filename", "image_path", "filepath", "uri", "url")
 
 
-@dataclass(frozen=True)
-class Far:
-    """A photo in a store, fetched when it is its turn."""
-
-    base: str
-    name: str
-
-    def __call__(self) -> bytes:
-        try:
-            with open_stream(self.base, self.name) as file:
-                content = file.read(MAX_BYTES + 1)
-        except OSError as error:
-            raise ImageError(f"{self.name}: cannot be read: {error}") from None
-        return content
+def _from_store(base: str, name: str) -> bytes:
+    """A photo in a store."""
+    try:
+        with open_stream(base, name) as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ImageError(f"{name}: cannot be read: {error}") from None
 
 
-@dataclass(frozen=True)
-class Row:
-    """A photo in a Hugging Face dataset, fetched when it is its turn."""
-
-    of: str
-    row: int
-
-    def __call__(self) -> bytes | Path:
-        try:
-            found: bytes | Path = _opened(self.of)[self.row]
-        except Exception as error:  # whatever reads its files raises almost anything
-            raise ImageError(f"{self.of}/{self.row}: cannot be read: {error}") from None
-        return found
+def _from_dataset(given: str, row: int) -> bytes | Path:
+    """A photo in a Hugging Face dataset."""
+    try:
+        found: bytes | Path = _opened(given)[row]
+    except Exception as error:  # whatever reads its files raises almost anything
+        raise ImageError(f"{given}/{row}: cannot be read: {error}") from None
+    return found
 
 
 @lru_cache(maxsize=2)
@@ -64,14 +51,9 @@ def _opened(given: str) -> Sequence[Any]:
     return open_images(*hf_parts(given))
 
 
-@dataclass(frozen=True)
-class Failed:
-    """A photo that could not even be reached, and why."""
-
-    why: str
-
-    def __call__(self) -> bytes:
-        raise ImageError(self.why)
+def _fail(why: str) -> bytes:
+    """A photo that could not even be reached."""
+    raise ImageError(why)
 
 
 def photos_of(shard: Shard, folder: Folder) -> Iterator[Photo]:
@@ -85,17 +67,19 @@ def photos_of(shard: Shard, folder: Folder) -> Iterator[Photo]:
 
 
 def _by_name(base: str, name: str) -> Photo:
-    source: Any = Far(base, name) if is_remote(name) else name if is_url(name) else Path(name)
+    source: Any = name if is_url(name) else Path(name)
+    if is_remote(name):
+        source = partial(_from_store, base, name)
     return Photo(0, name, source, PurePosixPath(name).stem)
 
 
 def _hf(shard: Shard) -> Iterator[Photo]:
     for row in range(shard.start, shard.start + shard.count):
-        yield Photo(0, f"{shard.of}/{row}", Row(shard.of, row), str(row))
+        yield Photo(0, f"{shard.of}/{row}", partial(_from_dataset, shard.of, row), str(row))
 
 
 def _parquet(shard: Shard) -> Iterator[Photo]:
-    """Rows of a Parquet file; where it cannot be read, each row that was promised says so."""
+    """Rows of a Parquet file; if it cannot be read, each row that was promised has the error."""
     done = 0
     try:
         for name, source in _cells(shard):
@@ -104,9 +88,8 @@ def _parquet(shard: Shard) -> Iterator[Photo]:
     except (OSError, ValueError, ImageError) as error:  # pyarrow's own errors are both
         why = str(error).strip().splitlines()[0]
         for row in range(shard.start + done, shard.start + shard.count):
-            yield Photo(
-                0, f"{shard.of}#{row}", Failed(f"{shard.of}: its row {row} cannot be read: {why}"), str(row)
-            )
+            failed = partial(_fail, f"{shard.of}: its row {row} cannot be read: {why}")
+            yield Photo(0, f"{shard.of}#{row}", failed, str(row))
 
 
 def _cells(shard: Shard) -> Iterator[tuple[str, Any]]:
@@ -133,31 +116,25 @@ def _cell(held: Any, shard: Shard, row: int) -> tuple[str, Any]:
         held = held.get("bytes") or held.get("path")
     if isinstance(held, str):
         if is_remote(held) or is_url(held) or os.path.isabs(held):
-            photo = _by_name(shard.base, held)
+            path = held
         else:
-            beside = shard.of.rpartition("/")[0]
-            photo = _by_name(shard.base, f"{beside}/{held}" if beside else held)
-        return photo.id, photo.source
-    return name, held if held else Failed(f"{name}: this row holds no image")
+            path = "/".join(filter(None, (shard.of.rpartition("/")[0], held)))
+        return path, _by_name(shard.base, path).source
+    return name, held or partial(_fail, f"{name}: this row holds no image")
 
 
 def image_column(schema: Any, where: str) -> str:
     """The column of images: Hugging Face's, else the only one of bytes, else one of text that is called like a path."""
     from pyarrow import types
 
-    def named(test: Callable[[Any], bool]) -> list[str]:
-        return [field.name for field in schema if test(field.type)]
+    def named(*tests: Callable[[Any], bool]) -> list[str]:
+        return [field.name for field in schema if any(test(field.type) for test in tests)]
 
     images = named(lambda kind: types.is_struct(kind) and kind.get_field_index("bytes") >= 0)
-    data = named(lambda kind: types.is_binary(kind) or types.is_large_binary(kind))
-    texts = [
-        name
-        for name in named(lambda kind: types.is_string(kind) or types.is_large_string(kind))
-        if name in _PATHS
-    ]
+    data = named(types.is_binary, types.is_large_binary)
+    texts = [name for name in named(types.is_string, types.is_large_string) if name in _PATHS]
     for found in (images, data):
-        if len(found) > 1:
-            found = [name for name in found if name == "image"]
+        found = [name for name in found if len(found) == 1 or name == "image"]
         if found:
             return found[0]
     if texts:
@@ -167,32 +144,27 @@ def image_column(schema: Any, where: str) -> str:
 
 def _groups(metadata: Any, start: int, stop: int) -> tuple[list[int], int]:
     """The row groups that hold some rows, and the number of the first row in them."""
-    groups: list[int] = []
-    first = at = 0
-    for group in range(metadata.num_row_groups):
-        size = metadata.row_group(group).num_rows
-        if at < stop and at + size > start:
-            first = at if not groups else first
-            groups.append(group)
-        at += size
-    return groups, first
+    sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+    starts = [0, *accumulate(sizes)]
+    groups = [group for group in range(len(sizes)) if starts[group] < stop and starts[group + 1] > start]
+    return groups, starts[groups[0]] if groups else 0
 
 
 def _tar(shard: Shard) -> Iterator[Photo]:
-    """The photos in a tar, as WebDataset keeps them; where it breaks off, a last row says so."""
+    """The photos in a tar, as WebDataset keeps them; if it is cut off, a last row has the error."""
     found = 0
     try:
         with open_stream(shard.base, shard.of) as file, tarfile.open(fileobj=file, mode="r|*") as members:
             for member in members:
                 if not member.isfile() or PurePosixPath(member.name).suffix.lower() not in SUFFIXES:
                     continue
-                held = members.extractfile(member)
                 name = f"{shard.of}/{member.name}"
-                source: Any = Failed(f"{name}: too large to be read") if member.size > MAX_BYTES else None
-                yield Photo(
-                    0, name, source or (held.read() if held else b""), PurePosixPath(member.name).stem
-                )
+                source: Any = partial(_fail, f"{name}: too large to be read")
+                if member.size <= MAX_BYTES:
+                    held = members.extractfile(member)
+                    source = held.read() if held else b""
+                yield Photo(0, name, source, PurePosixPath(member.name).stem)
                 found += 1
     except (OSError, tarfile.TarError, EOFError) as error:
         why = f"{shard.of}: this tar cannot be read behind its first {found:,} photos: {error}"
-        yield Photo(0, shard.of, Failed(why), "")
+        yield Photo(0, shard.of, partial(_fail, why), "")

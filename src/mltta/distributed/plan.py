@@ -1,25 +1,25 @@
-"""The photos of a run in numbered shards: the same source gives the same shards, and no list of all is in memory."""
+"""The photos of a run in numbered shards: the same sources give the same shards, without a list of all in memory."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from mltta.distributed.listing import Listing, Name, Rows
+from mltta.distributed.listing import Listing, Rows
 from mltta.errors import MlttaError
-from mltta.storage.checksums import CHECKSUM, of_bytes, of_data, sealed
+from mltta.storage.checksums import of_bytes, sealed, unsealed
 from mltta.storage.filesystems import Folder
 
 FORMAT, PLAN, LISTS = "mltta-plan-1", "_plan.json", "_lists"
-#: photos of the first shards, how many shards are of a size before the next are twice as large, and of the largest
+#: photos of the smallest shards, how many shards have a size before it doubles, and photos of the largest
 SMALLEST, STEPS, LARGEST = 32, 16, 1024
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What one worker does at a time: a list of names, some rows of a file or a dataset, or a tar."""
+    """What a worker tags at a time: a list of names, some rows of a file or a dataset, or a tar."""
 
     number: int
     kind: str
@@ -32,7 +32,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every shard of a run, and a line about files that were passed over."""
+    """Every shard of a run, and a line about files that were skipped."""
 
     shards: list[Shard]
     skipped: str = ""
@@ -56,12 +56,14 @@ def shard_size(number: int, fixed: int | None = None) -> int:
 def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) -> Plan:
     """The plan that the folder holds for these sources, or a new one, written down as it is made."""
     said = {"format": FORMAT, "sources": list(given), "shard size": fixed}
-    held = read_plan(folder)
+    held = None
+    with suppress(OSError):
+        held = unsealed(folder.read(PLAN), FORMAT)
     if held is not None:
         if any(held[name] != value for name, value in said.items()):
             raise MlttaError(
                 f"{folder} was begun with {', '.join(held['sources'])} in shards of "
-                f"{held['shard size'] or 'growing size'}: give the same again, another -o, or --overwrite to start anew"
+                f"{held['shard size'] or 'growing size'}: give the same again, another -o, or --overwrite"
             )
         return Plan([Shard(**one) for one in held["shards"]], held["skipped"])
     listing = Listing(given)
@@ -72,15 +74,6 @@ def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) ->
     whole = {**said, "skipped": str(listing), "shards": [asdict(shard) for shard in shards]}
     folder.write(PLAN, json.dumps(sealed(whole)).encode())
     return Plan(shards, str(listing))
-
-
-def read_plan(folder: Folder) -> dict[str, Any] | None:
-    """A plan as it was written; None where there is none, or none that is whole."""
-    try:
-        held = json.loads(folder.read(PLAN))
-        return held if held["format"] == FORMAT and held[CHECKSUM] == of_data(held) else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 def names_of(shard: Shard, folder: Folder) -> list[str]:
@@ -107,23 +100,19 @@ def _shards(pieces: Listing, folder: Folder, fixed: int | None) -> Iterator[Shar
         return Shard(number, "names", base, "", 0, len(names), f"{of_bytes(content):08x}")
 
     for piece in pieces:
-        if names and (
-            isinstance(piece, Rows) or piece.base != base or len(names) == shard_size(number, fixed)
-        ):
+        many = isinstance(piece, Rows)
+        if names and (many or piece.base != base or len(names) == shard_size(number, fixed)):
             yield listed()
             number, names = number + 1, []
-        if isinstance(piece, Name):
+        if not isinstance(piece, Rows):
             base = piece.base
             names.append(piece.name)
-        elif piece.kind == "tar":
-            yield Shard(number, "tar", piece.base, piece.of, 0, 0)
-            number += 1
-        else:
-            start = 0
-            while start < piece.count:
-                count = min(shard_size(number, fixed), piece.count - start)
-                yield Shard(number, piece.kind, piece.base, piece.of, start, count)
-                number, start = number + 1, start + count
+            continue
+        start = 0
+        while start < piece.count or (start == 0 and piece.kind == "tar"):  # a tar is not counted
+            count = min(shard_size(number, fixed), piece.count - start)
+            yield Shard(number, piece.kind, piece.base, piece.of, start, count)
+            number, start = number + 1, start + max(count, 1)
     if names:
         yield listed()
 

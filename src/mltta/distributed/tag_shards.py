@@ -1,25 +1,23 @@
-"""Tagging on a cluster: shards out to the workers, what they tell into the manifest; the same call goes on."""
+"""Tagging on a cluster: shards go to the workers, and their reports into the manifest; resumable."""
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import Any
 
-from mltta.distributed.cluster import Fitted, Size, connected, fit, nodes_of, open_ray, spread
-from mltta.distributed.plan import PLAN, Plan, Shard, make_plan
+from mltta.distributed.cluster import Fitted, Size, connected, open_ray, spread
+from mltta.distributed.plan import PLAN, Plan, make_plan
 from mltta.distributed.worker import Told, Worker
 from mltta.errors import ConfigError
 from mltta.output.parquet import open_pyarrow
-from mltta.output.partitions import MANIFEST, Part, Partitions
+from mltta.output.partitions import MANIFEST, Partitions
 from mltta.storage.filesystems import Folder
 from mltta.storage.lock import locked
 from mltta.tagger import Tagger
 
-#: hears when it begins, with None, and then of every shard that is done, with the plan that it is part of
+#: called with None at the start, and then with the report of every shard that is done, and the plan it is part of
 Progress = Callable[[Told | None, Plan], None]
 
 
@@ -31,15 +29,13 @@ def tag(
     address: str | None = None,
     size: Size | None = None,
     shard_size: int | None = None,
-    top_k: int | None = None,
-    threshold: float | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Partitions:
-    """Tag photos on a Ray cluster, into a folder with a Parquet file a shard and a manifest.
+    """Tag photos on a Ray cluster, into a folder with one Parquet file per shard and a manifest.
 
-    The same call goes on where an earlier one ended, however it ended: a shard whose file has the checksum that the
-    manifest knows is left alone. Each photo has exactly one row, and a photo that cannot be read a row with its error.
+    The call is resumable: a shard whose file has the checksum in the manifest is left alone. Each photo has exactly
+    one row, and a photo that cannot be read has a row with its error.
 
     Args:
         tagger: one on a CPU, which is sent to the workers through the object store; or a function that makes one where
@@ -47,7 +43,7 @@ def tag(
         sources: folders, files, tars and Parquet files by path, pattern or address; "hf:NAME#SPLIT".
         out: a folder that all workers reach, or an address.
         address: of a cluster; see `connected`.
-        shard_size: photos of a shard, in place of sizes that grow.
+        shard_size: photos per shard (default: 32, growing to 1,024).
         overwrite: start anew.
     """
     open_ray()
@@ -59,20 +55,17 @@ def tag(
             stack.enter_context(locked(folder.local / "_lock", str(folder)))
         if overwrite:
             _forget(folder)
-        ray = stack.enter_context(connected(address))
-        fitted = fit(size or Size(), nodes_of(ray))
+        ray, fitted = stack.enter_context(connected(address, size))
         held, about = _share(ray, tagger, fitted)
         partitions = Partitions(out)
-        partitions.begin(about | {"top-k": top_k, "threshold": threshold})
+        partitions.begin(about)
         plan = make_plan(sources, folder, shard_size)
         partitions.planned(len(plan.shards))
-        arguments = (folder.address, held, fitted.threads, top_k, threshold)
-        rows = ({"shard": _row(shard, partitions.parts.get(shard.number))} for shard in plan.shards)
         if progress is not None:
             progress(None, plan)
+        jobs = ((shard, partitions.parts.get(shard.number)) for shard in plan.shards)
         try:
-            for row in spread(ray, Worker, arguments, rows, fitted):
-                told = _told(row["told"])
+            for told in spread(ray, fitted, jobs, Worker, folder.address, held, fitted.threads):
                 partitions.add(told.part)
                 if progress is not None:
                     progress(told, plan)
@@ -82,50 +75,33 @@ def tag(
 
 
 def _share(ray: Any, tagger: Tagger | Callable[[], Tagger], fitted: Fitted) -> tuple[Any, dict[str, Any]]:
-    """What a worker gets its tagger from, and all that the answers depend on."""
+    """What a worker gets its tagger from, and everything that the answers depend on."""
     if not isinstance(tagger, Tagger):
-        asked = ray.remote(num_cpus=fitted.cpus, num_gpus=fitted.gpus or None)(_about)
-        about: dict[str, Any] = ray.get(asked.remote(tagger))
+        asked = ray.remote(num_cpus=fitted.cpus, num_gpus=fitted.gpus or None)(lambda: _about(tagger()))
+        about: dict[str, Any] = ray.get(asked.remote())
         return tagger, about
     if fitted.gpus or tagger.backbone.device.type != "cpu":
         raise ConfigError("a tagger on a GPU cannot be sent to workers: give a function that makes it there")
-    _refuse_online(tagger)
+    about = _about(tagger)
     own = sys.modules[type(tagger.method).__module__]
     if not own.__name__.startswith("mltta."):  # a user's file, which workers may not have
         ray.cloudpickle.register_pickle_by_value(own)
-    return [ray.put(tagger)], tagger.about()
+    return [ray.put(tagger)], about
 
 
-def _about(build: Callable[[], Tagger]) -> dict[str, Any]:
-    tagger = build()
-    _refuse_online(tagger)
+def _about(tagger: Tagger) -> dict[str, Any]:
+    if tagger.method.online:
+        raise ConfigError(
+            f"{tagger.method.name} learns from the photos before it, in order, and a cluster has no order: tag "
+            "without --ray, or use a method that sees each photo alone"
+        )
     return tagger.about()
 
 
-def _refuse_online(tagger: Tagger) -> None:
-    if tagger.method.online:
-        raise ConfigError(
-            f"{tagger.method.name} learns from the photos before, in their order, and on a cluster there is none: tag "
-            "without --ray, or use a method that looks at each photo alone"
-        )
-
-
 def _forget(folder: Folder) -> None:
-    """Remove what an earlier run has written here, the manifest first; what is not ours stays."""
+    """Remove what an earlier run has written here, the manifest first; other files stay."""
     names = folder.names()
     if MANIFEST in names or PLAN in names:
-        for name in (MANIFEST, PLAN, *(name for name in names if _ours(name))):
+        parts = (name for name in names if name.startswith("part-") and name.endswith(".parquet"))
+        for name in (MANIFEST, PLAN, *parts):
             folder.remove(name)
-
-
-def _ours(name: str) -> bool:
-    return name.startswith("part-") and name.endswith(".parquet")
-
-
-def _row(shard: Shard, part: Part | None) -> str:
-    return json.dumps({**asdict(shard), "part": None if part is None else asdict(part)})
-
-
-def _told(said: str) -> Told:
-    held = json.loads(said)
-    return Told(**{**held, "part": Part(**held["part"]), "worker": tuple(held["worker"])})

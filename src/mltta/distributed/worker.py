@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
-
-import torch
 
 from mltta.distributed.photos import photos_of
 from mltta.distributed.plan import Shard
 from mltta.output.partitions import Part, part_bytes, part_name, whole_part
-from mltta.output.records import Record, to_record
 from mltta.storage.checksums import of_bytes
 from mltta.storage.filesystems import Folder
 from mltta.tagger import Tagger
 
-#: reasons why photos failed that a shard tells at once; its file has them all
+#: reasons why photos failed that are reported per shard; its file has all of them
 MOST_REASONS = 5
 
 
 @dataclass
 class Told:
-    """What a worker says of a shard: the part, whether it was done before, which labels it shows, what failed."""
+    """What a worker reports of a shard: its part, whether an earlier run did it, which labels it shows, what failed."""
 
     part: Part
     before: bool = False
@@ -35,81 +32,52 @@ class Told:
     reasons: list[str] = field(default_factory=list)
     #: the machine, and the process on it
     worker: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
-    #: when it was done, by that machine's clock: what is told may be heard later
+    #: when it was done, by that machine's clock: reports may arrive later
     at: float = field(default_factory=time.time)
 
 
 class Worker:
-    """Tags shards; made once an actor, and once more where an actor was lost.
+    """Tags shards.
 
     Args:
-        held: the tagger in the object store, in a list, so that it is fetched when it is needed; or how to make it.
-        threads: photos side by side.
+        held: the tagger in the object store, in a list, so that it is fetched when it is needed; or a function that
+            makes it.
+        threads: photos at the same time.
     """
 
-    def __init__(
-        self,
-        address: str,
-        held: list[Any] | Callable[[], Tagger],
-        threads: int,
-        top_k: int | None = None,
-        threshold: float | None = None,
-    ):
-        torch.set_num_threads(threads)
-        self.folder, self.threads = Folder(address), threads
-        self._held = held
-        self._tagger: Tagger | None = None
-        self._show = (top_k, threshold)
-        self._count = _counter()
+    def __init__(self, address: str, held: list[Any] | Callable[[], Tagger], threads: int):
+        from ray.util.metrics import Counter as Metric
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Rows of shards, in JSON, to rows of what is told of them."""
-        return {"told": [json.dumps(asdict(self._one(json.loads(row)))) for row in batch["shard"]]}
+        self.folder, self.held, self.threads = Folder(address), held, threads
+        self.count = Metric("mltta_photos", "Photos that mltta has tagged.")  # on Ray's dashboard
 
-    @property
+    def __call__(self, job: tuple[Shard, Part | None]) -> Told:
+        shard, part = job
+        if part is not None and whole_part(self.folder, part) is not None:
+            return Told(part, before=True)
+        return self.tag(shard)
+
+    @cached_property
     def tagger(self) -> Tagger:
-        if self._tagger is None:
-            self._tagger = self._held() if callable(self._held) else _fetched(self._held[0])
-            pipeline = self._tagger.pipeline
-            if pipeline.backbone.device.type == "cpu":  # other workers of this machine decode too
-                pipeline.execution = replace(pipeline.execution, threads=self.threads)
-        return self._tagger
+        import ray
 
-    def _one(self, given: dict[str, Any]) -> Told:
-        part = given.pop("part")
-        if part is not None and whole_part(self.folder, Part(**part)) is not None:
-            return Told(Part(**part), before=True)
-        return self.tag(Shard(**given))
+        tagger: Tagger = self.held() if callable(self.held) else ray.get(self.held[0])
+        features = tagger.session.features
+        if tagger.backbone.device.type == "cpu":  # other workers of this machine decode too
+            features.execution = replace(features.execution, threads=self.threads)
+        return tagger
 
     def tag(self, shard: Shard) -> Told:
-        """Tag a shard and put its file in its place; done twice, it is the same file."""
+        """Tag a shard and write its file; done twice, it is the same file."""
         start = time.perf_counter()
-        records = list(self._records(shard))
+        records = [tags.record() for tags in self.tagger.stream(photos_of(shard, self.folder))]
         content = part_bytes(records)
         self.folder.write(part_name(shard.number), content)
         reasons = [record["error"] for record in records if "error" in record]
         seconds = round(time.perf_counter() - start, 3)
         crc = f"{of_bytes(content):08x}"
-        part = Part(shard.number, len(content), crc, len(records), len(reasons), self.threads, seconds)
-        self._count(len(records))
+        if records:
+            self.count.inc(len(records))
         labels = Counter(label for record in records for label in record.get("present", ()))
+        part = Part(shard.number, len(content), crc, len(records), len(reasons), self.threads, seconds)
         return Told(part, False, dict(labels), reasons[:MOST_REASONS])
-
-    def _records(self, shard: Shard) -> Iterator[Record]:
-        for tags in self.tagger.stream(photos_of(shard, self.folder)):
-            yield to_record(tags, *self._show)
-
-
-def _fetched(reference: Any) -> Tagger:
-    import ray
-
-    tagger: Tagger = ray.get(reference)
-    return tagger
-
-
-def _counter() -> Callable[[float], None]:
-    """Counts photos on Ray's dashboard."""
-    from ray.util.metrics import Counter as Metric
-
-    count: Callable[[float], None] = Metric("mltta_photos", "Photos that mltta has tagged.").inc
-    return lambda n: count(n) if n else None

@@ -94,7 +94,7 @@ def _pixels(backbone: Backbone, photos: Sequence[Prepared], spec: AnySpec, seed:
     renderer = backbone.renderer_of(spec)
     if decoded and not spec.generated and renderer is not None:
         shown = ViewSpec(count=1) if isinstance(spec, LocalSpec) else spec
-        images = [torch.from_numpy(photo.decoded) for photo in decoded]
+        images = [torch.as_tensor(photo.decoded) for photo in decoded]
         return renderer.render(images, shown, seed, [photo.identity for photo in decoded])
     crops = isinstance(spec, ViewSpec) and not spec.generated
     rows = []

@@ -17,7 +17,7 @@ from mltta.errors import MlttaError
 from mltta.output.parquet import open_pyarrow, write_parquet
 from mltta.output.records import Page, Record
 from mltta.output.tags_file import OTHERWISE, refuse_others
-from mltta.storage.checksums import CHECKSUM, of_bytes, of_data, sealed
+from mltta.storage.checksums import of_bytes, sealed, unsealed
 from mltta.storage.filesystems import Folder, is_remote
 
 FORMAT, MANIFEST = "mltta-partitions-1", "_manifest.json"
@@ -63,7 +63,7 @@ class Partitions:
             content = self.folder.read(MANIFEST)
         except (FileNotFoundError, NotADirectoryError):
             return
-        held = _parsed(content)
+        held = unsealed(content, FORMAT)
         if held is None:
             raise MlttaError(
                 f"{self.folder}/{MANIFEST} is damaged, so nothing is known of its parts; {OTHERWISE}"
@@ -159,12 +159,3 @@ def is_partitions(path: Path | str) -> bool:
     if is_remote(str(path)):
         return MANIFEST in Folder(str(path)).names()
     return Path(path, MANIFEST).is_file()
-
-
-def _parsed(content: bytes) -> dict[str, Any] | None:
-    try:
-        held: dict[str, Any] = json.loads(content)
-        whole = held["format"] == FORMAT and held[CHECKSUM] == of_data(held)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return held if whole else None

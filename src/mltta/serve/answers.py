@@ -12,7 +12,7 @@ import numpy as np
 from mltta.errors import ImageError
 from mltta.output.keywords.xmp import Packet
 from mltta.output.lines import csv_lines, json_lines
-from mltta.output.records import Record, to_record
+from mltta.output.records import Record
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall, Written
 
@@ -24,7 +24,8 @@ def image_answer(name: str, found: Answered | ImageError, asked: TagCall) -> Ima
     tags, ms = found
     if tags.error is not None:
         return ImageOut(image=name, error=tags.error)
-    shown = tags.top() if asked.all else to_record(tags, asked.top_k, asked.threshold)["labels"]
+    picky = asked.top_k is not None or asked.threshold is not None
+    shown = tags if asked.all else tags.top(asked.top_k, asked.threshold) if picky else tags.shown
     return ImageOut(
         image=name,
         present=tags.present,

@@ -115,7 +115,7 @@ class Prepare:
                 try:
                     if isinstance(spec, LocalSpec):
                         if not self.on_device:
-                            pixels[spec] = np.asarray(render_local(image, spec, self.preprocess))
+                            pixels[spec] = render_local(image, spec, self.preprocess)
                     elif spec.generated:
                         pixels[spec] = self._render(image, photo, spec, identity, range(spec.count))
                     elif not self.on_device and not spec.is_clean:
@@ -129,7 +129,7 @@ class Prepare:
         self, image: Image, photo: Photo, spec: ViewSpec, identity: str, views: Sequence[int]
     ) -> NDArray[np.float32]:
         how = {"seed": self.seed, "image_id": identity, "indices": views, "name": photo.name}
-        return np.asarray(render_views(image, spec, self.preprocess, **how))  # type: ignore[arg-type]
+        return render_views(image, spec, self.preprocess, **how)  # type: ignore[arg-type]
 
 
 def _content(source: Any) -> tuple[bytes, Any]:

@@ -42,6 +42,15 @@ def sealed(held: Mapping[str, Any]) -> dict[str, Any]:
     return {**held, CHECKSUM: of_data(held)}
 
 
+def unsealed(content: bytes, format: str) -> dict[str, Any] | None:
+    """Plain data of a format that is as it was sealed, or None."""
+    try:
+        held: dict[str, Any] = json.loads(content)
+        return held if held["format"] == format and held[CHECKSUM] == of_data(held) else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
 def of_tensors(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
     """The checksum of tensors and of what the header of their file says about them."""
     import torch  # takes seconds, and most checksums are of no tensor

@@ -73,7 +73,7 @@ class Tagger:
         teacher: a second model for the methods that ask one, or "self".
         preset: "paper", or "released" for what the authors' code does differently.
         presence: the rule that says which labels an image shows.
-        threshold: show labels that score at least this (default: 0.3).
+        threshold: show labels that score at least this (default: 0.3, or 0 with ``top_k``).
         top_k: show at most this many labels, best first.
         seed: chooses the random views, together with each image's content.
         execution: images at once, processes, compiling.
@@ -90,9 +90,10 @@ class Tagger:
                 "others; measure it with `mltta eval`, or tag with a method such as auto"
             )
         if presence is not None and not isinstance(presence, Presence):
+            known = ", ".join(Presence.__dataclass_fields__)
             raise ConfigError(
-                f"presence = {presence!r} is not a rule: give mltta.Presence(…); for another threshold use "
-                "threshold=0.3"
+                f"presence = {presence!r} is not a rule: give mltta.Presence(…), which takes {known}; to show labels "
+                "from another score on, give threshold=0.3"
             )
         decision = Decision(threshold, top_k, presence or Presence())
         labels = LabelSet.of(labels)
