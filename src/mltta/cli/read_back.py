@@ -8,11 +8,11 @@ from pathlib import Path
 
 from mltta.cli.closing import Closing
 from mltta.errors import ImageError, MlttaError
-from mltta.output.tag_formats import file_of, lines_of, whole_of
 from mltta.output.gallery import for_gallery
 from mltta.output.partitions import Partitions
 from mltta.output.records import Page, Record
 from mltta.output.screen import Screen
+from mltta.output.tag_formats import file_of, lines_of, whole_of
 from mltta.output.tags_file import refuse_others
 from mltta.storage import atomic
 

@@ -27,8 +27,8 @@ def tag(options: TagOptions) -> None:
             options, "annotate", "where", "watch", "keywords", "copy_to", "link_to", "format", "wide"
         )
         raise typer.Exit(tag_on_ray(options))
-    from mltta.output.tag_formats import format_of
     from mltta.output.partitions import is_partitions
+    from mltta.output.tag_formats import format_of
     from mltta.storage.filesystems import is_remote
 
     output = one_output(options)
