@@ -61,27 +61,27 @@ class Closing:
         self.unnamed += failed - len(reasons)
         self._labels.update(labels)
 
-    def tell(self, where: str | None, quiet: bool, ended: str = "") -> None:
+    def tell(self, where: str, quiet: bool, ended: str = "") -> None:
         """Say it on the error stream; reasons why images failed are said even to who wants quiet.
 
         Args:
-            where: the output, if it is a file.
+            where: the files that were written, if any.
             ended: how it ended, if not as usual.
         """
         failed = len(self.failed) + self.unnamed
         every = self.tagged + self.before + failed
-        if not quiet and (where is not None or every > 1 or ended or self.notes):
+        if not quiet and (where or every > 1 or ended or self.notes):
             for line in self._lines(where, ended):
                 _say(line)
         _list(f"{failed:,} of {every:,} could not be tagged:", self.failed, where, self.unnamed)
-        _list(f"{len(self.unwritten):,} of {every:,} got no keywords:", self.unwritten, None)
+        _list(f"{len(self.unwritten):,} of {every:,} got no keywords:", self.unwritten)
 
     @property
     def code(self) -> int:
         """1 where something could not be done."""
         return int(bool(self.failed or self.unwritten))
 
-    def _lines(self, where: str | None, ended: str) -> list[str]:
+    def _lines(self, where: str, ended: str) -> list[str]:
         images = "1 image" if self.tagged == 1 else f"{self.tagged:,} images"
         speed = f" in {_duration(self.seconds)}, {rate(self.tagged, self.seconds)}" if self.tagged else ""
         before = f"; {self.before:,} were done before" if self.before else ""
@@ -92,12 +92,12 @@ class Closing:
         elif self.tagged > 1:
             found.append("no label was shown for any of them")
         found += self.notes
-        if where is not None:
+        if where:
             found.append(f"written to {where}")
         return found
 
 
-def _list(head: str, reasons: Sequence[str], where: str | None, unnamed: int = 0) -> None:
+def _list(head: str, reasons: Sequence[str], where: str = "", unnamed: int = 0) -> None:
     if reasons:
         _say(head)
         for reason in reasons[:MOST]:

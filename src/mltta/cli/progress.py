@@ -71,8 +71,8 @@ def rate(count: int, seconds: float) -> str:
     """How fast, in words."""
     a_second = count / max(seconds, 1e-9)
     if a_second >= 9.95:
-        return f"{a_second:,.0f} a second"
-    return f"{a_second:.1f} a second" if a_second >= 0.1 else f"{60 * a_second:.1f} a minute"
+        return f"{a_second:,.0f} per second"
+    return f"{a_second:.1f} per second" if a_second >= 0.1 else f"{60 * a_second:.1f} per minute"
 
 
 def bar_on_terminal() -> Bar:

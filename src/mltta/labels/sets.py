@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union
 
 from mltta.errors import LabelError
-from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown
+from mltta.storage.reading import LABELS, UNREADABLE, explain, is_plain, read_text, reading, shown
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
 #: of a file; every one of them is encoded
@@ -65,6 +65,11 @@ class LabelSet:
                     raise LabelError(_not_a_string(value, position, self.source))
                 if not label_key(value):
                     raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or write a name.")
+                if not is_plain(value):
+                    raise LabelError(
+                        f"Label {position} ({self.source}), {value[:40]!r}, contains control characters or invalid "
+                        "Unicode. Remove them."
+                    )
             earlier = first.setdefault(label_key(name), position)
             if earlier != position:
                 raise LabelError(

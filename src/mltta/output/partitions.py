@@ -16,7 +16,8 @@ from typing import Any
 from mltta.errors import MlttaError
 from mltta.output.parquet import open_pyarrow, write_parquet
 from mltta.output.records import Page, Record
-from mltta.output.tags_file import OTHERWISE, refuse_others
+from mltta.output.tags_file import refuse_others
+from mltta.output.tags_journal import OTHERWISE
 from mltta.storage.checksums import of_bytes, sealed, unsealed
 from mltta.storage.filesystems import Folder, is_remote
 

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from mltta.errors import ConfigError, MlttaError
 from mltta.output.records import Page, Record
-from mltta.output.tag_formats import WIDE, file_of, refuse_wide, text_format, whole_of
+from mltta.output.tag_formats import WIDE, file_of, refuse_wide, text_format, write_tags
 from mltta.output.tags_journal import OTHERWISE, Seal, TagsJournal
 from mltta.storage import atomic
 from mltta.storage.lock import locked
@@ -44,10 +44,7 @@ class TagsFile:
         self.close()
         records = (self.journal.record(image) for image in order)
         with _writing(self.path), atomic.replacing(self.path) as part:
-            if self.text is not None:
-                self.text.write(part, records)
-            else:
-                whole_of(self.how[0])(part, records, Page(self.path, len(order), labels, self.how[1]))
+            write_tags(part, self.how[0], records, Page(self.path, len(order), labels, self.how[1]))
             size, crc = _measure(part, [])[-1]
             seals = self.journal.seals.get(self.path.name)
             last = seals[-1] if seals else None

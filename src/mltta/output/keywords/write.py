@@ -16,9 +16,20 @@ from mltta.output.keywords.iptc import Resources
 from mltta.output.keywords.jpeg import Jpeg
 from mltta.output.keywords.xmp import Packet, merged
 from mltta.storage import atomic
+from mltta.storage.reading import is_plain
 
 #: bytes of a sidecar; more than any program writes
 _MOST = 64 << 20
+
+
+def _refuse_unwritable(photo: Path, labels: Sequence[str]) -> None:
+    """XML has no control characters, and a photo is not the place for invalid Unicode."""
+    for label in labels:
+        if not is_plain(label):
+            raise MlttaError(
+                f"{photo}: the label {label[:40]!r} contains control characters or invalid Unicode, so no keywords were "
+                "written"
+            )
 
 
 def sidecar_of(photo: Path) -> Path:
@@ -27,6 +38,7 @@ def sidecar_of(photo: Path) -> Path:
 
 def write_sidecar(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
     """Have the labels as keywords beside a photo; whether that changes anything."""
+    _refuse_unwritable(photo, labels)
     file = sidecar_of(photo)
     before = _read(file) if file.exists() else None
     packet = Packet(before, str(file))
@@ -47,6 +59,7 @@ def embed(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
 
     The image data, and all segments but these two, stay byte for byte.
     """
+    _refuse_unwritable(photo, labels)
     content = _read(photo)
     try:
         jpeg = Jpeg.of(content)
