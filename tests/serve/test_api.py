@@ -19,7 +19,6 @@ import pytest
 from mltta import Tagger
 from mltta.output.keywords.xmp import Packet
 from mltta.output.lines import csv_lines
-from mltta.output.records import to_record
 from mltta.serve.client import Client, ServerError
 from mltta.serve.limits import Limits
 from tests.serve.running import PHOTOS, mini, serving
@@ -37,7 +36,7 @@ def test_a_form_is_answered_to_the_bit_as_the_tagger_answers(client):
         want = tagger(photo)
         assert entry["image"] == photo.name
         assert entry["present"] == want.present
-        assert entry["labels"] == to_record(want)["labels"]
+        assert entry["labels"] == want.shown
 
 
 def test_json_is_answered_as_a_form_is(client, url):
@@ -57,14 +56,14 @@ def test_many_calls_at_once_are_answered_each_with_its_own(url):
         method, photo = ("auto", "clip")[number % 2], PHOTOS[number % len(PHOTOS)]
         with Client(url) as client:
             (entry,) = client.tag([photo], LABELS, method=method)
-        return bool(entry["labels"] == to_record(tagger[method](photo))["labels"])
+        return bool(entry["labels"] == tagger[method](photo).shown)
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(10)))
 
 
 def test_an_online_method_remembers_within_a_call_and_not_between_calls(client):
-    want = [to_record(tags)["labels"] for tags in offline("tda").stream(PHOTOS[:3])]
+    want = [tags.shown for tags in offline("tda").stream(PHOTOS[:3])]
     for _ in range(2):
         assert [entry["labels"] for entry in client.tag(PHOTOS[:3], LABELS, method="tda")] == want
 
@@ -93,17 +92,30 @@ def test_labels_may_be_lines_commas_or_the_name_of_a_set(client):
     assert client.labels("voc")[:2] == ["aeroplane", "bicycle"]
 
 
-def test_top_k_and_threshold_say_what_is_shown(client):
-    (entry,) = client.tag([PHOTOS[0]], LABELS, top_k=2)
-    assert len(entry["labels"]) == 2
-    (entry,) = client.tag([PHOTOS[0]], LABELS, threshold=1.0)
-    assert entry["labels"] == []
+@pytest.mark.parametrize(
+    "asked", [{"top_k": 2}, {"threshold": 0.0}, {"threshold": 1.0}, {"threshold": 0.1, "top_k": 3}]
+)
+@pytest.mark.parametrize("method", ["auto", "clip"])
+def test_what_is_present_is_what_top_k_and_threshold_ask_for(client, method, asked):
+    (entry,) = client.tag([PHOTOS[0]], LABELS, method=method, **asked)
+    want = offline(method, **asked)(PHOTOS[0])
+    assert entry["present"] == [item["label"] for item in entry["labels"]] == want.present
+    assert entry["labels"] == want.shown
+    (whole,) = client.tag([PHOTOS[0]], LABELS, method=method, all=True, **asked)
+    assert whole["present"] == want.present
+    assert whole["labels"] == list(want)
+
+
+def test_a_file_of_all_labels_holds_those_present(client, url):
+    entries = client.tag([PHOTOS[0]], LABELS, all=True, top_k=2)
+    answer = httpx.post(f"{url}/v1/export", json={"format": "json", "images": entries}).json()
+    assert [item["label"] for item in answer[0]["labels"]] == answer[0]["present"] == entries[0]["present"]
 
 
 def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
     broken, fine = client.tag([PHOTOS[0].read_bytes()[:900], PHOTOS[0]], LABELS)
     assert broken["error"].startswith("image 1: damaged or incomplete")
-    assert fine["labels"] == to_record(offline()(PHOTOS[0]))["labels"]
+    assert fine["labels"] == offline()(PHOTOS[0]).shown
 
 
 @pytest.mark.parametrize(
@@ -116,9 +128,9 @@ def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
         ({"settings": {"slope": 3}}, 422, "'slope' cannot be set here; of auto a call can set effort"),
         ({"method": "clip", "where": True}, 422, "clip cannot tell where a label was found; ask auto"),
         ({"labels": ["dog"] * 1001}, 422, "1,001 labels and synonyms are too many"),
-        ({"labels": ["d" * 201]}, 422, "has 201 characters, and the limit is 200"),
+        ({"labels": ["d" * 201]}, 422, "has 201 characters; the limit is 200"),
         ({"labels": " , "}, 422, "is empty"),
-        ({"labels": ["a\0b"]}, 422, "letters that nobody can read"),
+        ({"labels": ["a\0b"]}, 422, "contains control characters"),
         ({"top_k": 0}, 422, "top_k: Input should be greater than or equal to 1"),
     ],
 )
@@ -144,7 +156,7 @@ def test_what_is_not_offered_is_refused_with_a_sentence(client, asked, status, s
         ),
         ("application/json", b'{"images": [{"data": ""}], "labelz": []}', 422, "labelz: Extra inputs"),
         ("application/json", b"[" * 100_000, 422, "the body"),
-        ("multipart/form-data", b"x", 400, "not a form"),
+        ("multipart/form-data", b"x", 400, "the form cannot be read"),
         ("multipart/form-data; boundary=x", b"--x--\r\n", 422, "images: send at least one file"),
     ],
 )
@@ -170,7 +182,7 @@ def test_answers_are_written_as_the_command_line_writes_them(client, url):
     entries = client.tag([*PHOTOS[:2], b"no image"], LABELS)
     answer = httpx.post(f"{url}/v1/export", json={"format": "csv", "images": entries})
     tagger = offline()
-    records = [{**to_record(tagger(photo)), "image": photo.name} for photo in PHOTOS[:2]]
+    records = [{**tagger(photo).record(), "image": photo.name} for photo in PHOTOS[:2]]
     want = "".join(csv_lines().pieces([*records, {"image": "image 3", "error": entries[2]["error"]}]))
     assert answer.text == want
     assert next(csv.reader(io.StringIO(answer.text))) == ["image", "label", "score", "present", "error"]

@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from mltta import Tagger
-from mltta.output.records import to_record
 from mltta.serve.client import Client
 from tests.serve.running import PHOTOS, mini, process
 
@@ -29,9 +28,7 @@ def test_sigterm_finishes_what_was_accepted_and_takes_nothing_new():
         asking.join(120)
         assert running.wait(60) == 0
         want = Tagger(mini(), LABELS, "ml-tta")
-        assert [entry["labels"] for entry in found] == [
-            to_record(want(photo))["labels"] for photo in PHOTOS[:3]
-        ]
+        assert [entry["labels"] for entry in found] == [want(photo).shown for photo in PHOTOS[:3]]
         with pytest.raises(httpx.TransportError):
             httpx.get(f"{url}/health")
 
@@ -39,7 +36,7 @@ def test_sigterm_finishes_what_was_accepted_and_takes_nothing_new():
 @pytest.mark.soak
 def test_killed_and_started_again_every_answer_comes_and_is_the_offline_one():
     tagger = Tagger(mini(), LABELS)
-    want = {photo: to_record(tagger(photo))["labels"] for photo in PHOTOS}
+    want = {photo: tagger(photo).shown for photo in PHOTOS}
     wrong: list[str] = []
     answered = 0
     lock = threading.Lock()
