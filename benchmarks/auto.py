@@ -33,7 +33,7 @@ from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
 from mltta.session.cache import FeatureCache
 from mltta.session.execution import Execution
-from mltta.session.features import Pipeline
+from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo
 
 ABSENT = "zebra, giraffe, pizza, toilet, umbrella, surfboard, banana, refrigerator, keyboard, elephant, clock, kite"
@@ -57,7 +57,9 @@ def encode(backbone: Backbone, data: Dataset, workers: int | None, cache: bool) 
     """The views that auto needs at its best."""
     specs = create_method("auto", backbone, "voc").needs
     made = (lambda spec: FeatureCache(backbone, spec)) if cache else None
-    pipeline = Pipeline(backbone, specs, cache=made, fetch=_Fetch(data), execution=Execution(workers=workers))
+    pipeline = FeatureStream(
+        backbone, specs, cache=made, fetch=_Fetch(data), execution=Execution(workers=workers)
+    )
     found: dict[Any, list[Tensor]] = {spec: [] for spec in specs}
     for batch in pipeline(range(len(data))):
         for item in batch:

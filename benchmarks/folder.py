@@ -38,9 +38,9 @@ from mltta.evaluation.evaluate import evaluate
 from mltta.images.budget import open_file
 from mltta.images.decode import image_id, load_image
 from mltta.model.backbone import Backbone
-from mltta.session.features import Pipeline
+from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo, Prepare
-from mltta.session.score import Scorer
+from mltta.session.scorer import Scorer
 
 IN_MEMORY = 512  # images of the stream, at most
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
@@ -92,7 +92,7 @@ def tag_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path
     some = paths[: min(len(paths), IN_MEMORY)]
     ready = in_memory(some)
     out = paths[0].parent.parent / "tags.csv"
-    sizes = max(1, min(len(some), 2 * tagger.pipeline.execution.images_at_once(backbone)))
+    sizes = max(1, min(len(some), 2 * backbone.engine.batches().size))
     write(tagger, some[:sizes], out)
     files = rate(lambda: write(tagger, paths, out), len(paths), backbone.device)
     stream = rate(lambda: write(tagger, ready, out), len(ready), backbone.device)
@@ -123,7 +123,9 @@ def profile(backbone: Backbone, method: str, labels: str, paths: Sequence[Path])
         return "no profile of random weights"
     times: dict[str, float] = {}
     some = list(paths[: min(len(paths), 32)])
-    pipeline = Pipeline(backbone, tagger.method.needs, execution=Execution(batch_size=len(some), threads=1))
+    pipeline = FeatureStream(
+        backbone, tagger.method.needs, execution=Execution(batch_size=len(some), threads=1)
+    )
     on_device = backbone.renderer is not None
 
     def clock(name: str, work: Callable[[], object]) -> None:
@@ -148,10 +150,10 @@ def profile(backbone: Backbone, method: str, labels: str, paths: Sequence[Path])
     clock("views" if not on_device else "hand over", lambda: [prepare(photo) for photo in photos])
     clock("prepare + encode", lambda: list(pipeline(photos)))
     features = [item for batch in pipeline(photos) for item in batch]
-    scorer = Scorer(tagger.method, tagger.decision, pipeline)
-    scorer(features)
-    clock("method", lambda: scorer(features))
-    scored = scorer(features)
+    scorer = Scorer(tagger.method, tagger.session.question, pipeline, tagger.session.decision)
+    scorer(features)()
+    clock("method", lambda: scorer(features)())
+    scored = scorer(features)()
     clock("tags", lambda: [tagger._tags(one) for one in scored])
     return ", ".join(f"{name} {value:.2f}" for name, value in times.items())
 

@@ -47,7 +47,7 @@ def twin_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
     found: dict[str, list[Tensor]] = {name: [] for name in METHODS}
 
     def prepare(source: Any) -> Tensor:
-        return render_views(load_image(source), SPEC, backbone.preprocess)
+        return torch.from_numpy(render_views(load_image(source), SPEC, backbone.preprocess))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool, bar_on_terminal() as bar:
         task = bar.add_task("plain twin", total=len(dataset))

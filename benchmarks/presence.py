@@ -30,7 +30,7 @@ from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
 from mltta.session.cache import FeatureCache
 from mltta.session.execution import Execution
-from mltta.session.features import Pipeline
+from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo
 
 SPEC = ViewSpec(count=64)
@@ -47,7 +47,7 @@ def best_threshold(scores: Tensor, truth: np.ndarray) -> float:
 def features_of(backbone: Backbone, dataset: Dataset) -> Tensor:
     """Features (N, 64, D) of all images, in float32."""
     found = []
-    pipeline = Pipeline(
+    pipeline = FeatureStream(
         backbone,
         [SPEC],
         execution=Execution(workers=os.cpu_count() or 1),

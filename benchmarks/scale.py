@@ -104,10 +104,10 @@ def overhead(images: int, folder: Path) -> None:
 def measured_stages(tagger: Tagger, paths: list[Path]) -> Stages:
     """Each stage alone, one thread, CPU time of the process: others on the machine do not count."""
     from mltta.images.decode import load_image
-    from mltta.session.encode import encode
-    from mltta.session.features import Pipeline
+    from mltta.model.encode import encode
+    from mltta.session.features import FeatureStream
     from mltta.session.prepare import Photo, Prepare
-    from mltta.session.score import Scorer
+    from mltta.session.scorer import Scorer
 
     def cost(work: Callable[[], Any]) -> tuple[Any, float]:
         start = time.process_time()
@@ -116,14 +116,14 @@ def measured_stages(tagger: Tagger, paths: list[Path]) -> Stages:
 
     data, read = cost(lambda: [path.read_bytes() for path in paths])
     images, decode = cost(lambda: [load_image(one, working=True) for one in data])
-    pipeline = Pipeline(tagger.backbone, tagger.method.needs, execution=Execution(1, threads=1))
+    pipeline = FeatureStream(tagger.backbone, tagger.method.needs, execution=Execution(1, threads=1))
     prepare = Prepare(lambda photo: photo, pipeline.specs, tagger.backbone.preprocess)
     photos = [Photo(i, str(i), image) for i, image in enumerate(images)]
     ready, views = cost(lambda: [prepare(photo) for photo in photos])
     _, encoding = cost(lambda: [encode(tagger.backbone, [one]) for one in ready])
     features = [item for batch in pipeline(photos) for item in batch]
-    scorer = Scorer(tagger.method, tagger.decision, pipeline)
-    _, method = cost(lambda: [tagger._tags(one) for item in features for one in scorer([item])])
+    scorer = Scorer(tagger.method, tagger.session.question, pipeline, tagger.session.decision)
+    _, method = cost(lambda: [tagger._tags(one) for item in features for one in scorer([item])()])
     return Stages(read, decode, views, encoding, method)
 
 
@@ -166,7 +166,7 @@ class MadeUp:
         self.text = np.random.default_rng(0).standard_normal((dim, labels), np.float32) / dim**0.5  # (D, C)
         self.method = SimpleNamespace(online=False)
         device = SimpleNamespace(type="made up")
-        self.pipeline = SimpleNamespace(backbone=SimpleNamespace(device=device))
+        self.backbone = SimpleNamespace(device=device)
 
     def about(self) -> dict[str, Any]:
         return {"model": "none: features are made up", "labels": self.names}

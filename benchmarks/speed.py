@@ -39,9 +39,9 @@ from mltta.images.specs import AnySpec, ViewSpec
 from mltta.images.views import render_views
 from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
+from mltta.model.encode import encode
 from mltta.model.encoded import Encoded
-from mltta.session.encode import encode
-from mltta.session.prepare import Decoded, Photo, Prepare, Prepared
+from mltta.session.prepare import Photo, Prepare, Prepared
 
 SIZE = (375, 500)
 # The methods whose time the paper's Table 4 gives.
@@ -55,7 +55,7 @@ class Scene:
     backbone: Backbone
     labels: LabelSet
     captions: LabelledCaptions
-    images: list[Decoded]
+    images: list[Prepared]
     spec: ViewSpec
 
     @classmethod
@@ -67,7 +67,8 @@ class Scene:
         for i in range(images):
             small = torch.randint(0, 256, (1, 3, 12, 16), generator=torch.Generator().manual_seed(i)).float()
             large = F.interpolate(small, SIZE, mode="bicubic").clamp(0, 255)[0].permute(1, 2, 0)
-            made.append(Decoded(large.to(backbone.device, torch.uint8), f"image {i}"))
+            pixels = large.to(backbone.device, torch.uint8)
+            made.append(Prepared(Photo(i, f"image {i}", None), decoded=pixels, identity=f"image {i}"))
         return cls(
             backbone,
             LabelSet.of(names[:labels]),
@@ -76,21 +77,21 @@ class Scene:
             ViewSpec(count=views),
         )
 
-    def picture(self, image: Decoded) -> Image.Image:
-        return Image.fromarray(image.pixels.cpu().numpy())
+    def picture(self, image: Prepared) -> Image.Image:
+        return Image.fromarray(image.decoded.cpu().numpy())
 
-    def encode(self, images: list[Decoded]) -> Encoded:
+    def encode(self, images: list[Prepared]) -> Encoded:
         """Views made and encoded, as the tagger and the evaluator do it where the backbone is."""
         found = encode(self.backbone, [self.prepare(image) for image in images])
         features = torch.stack([own[self.spec] for own in found])
         return Encoded({self.spec: features.to(self.backbone.device).float()})
 
-    def prepare(self, image: Decoded) -> Prepared:
+    def prepare(self, image: Prepared) -> Prepared:
         """Ready to be encoded: the image for a device to make views of, or its views."""
         if self.backbone.renderer is not None:
-            return Prepared(Photo(0, image.id, None), decoded=image, missing=(self.spec,))
+            return replace(image, missing=(self.spec,))
         make = Prepare(lambda photo: photo, [self.spec], self.backbone.preprocess)
-        return make(Photo(0, image.id, self.picture(image)))
+        return make(Photo(0, image.identity, self.picture(image)))
 
     def method(self) -> MLTTA:
         method = create_method(
@@ -140,10 +141,11 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
 
     def views() -> Tensor:
         if backbone.renderer is None:
-            return torch.stack(
-                [render_views(scene.picture(i), scene.spec, backbone.preprocess) for i in first]
-            )
-        return backbone.renderer.render([i.pixels for i in first], scene.spec, 0, [i.id for i in first])
+            rendered = [render_views(scene.picture(i), scene.spec, backbone.preprocess) for i in first]
+            return torch.from_numpy(np.stack(rendered))
+        return backbone.renderer.render(
+            [i.decoded for i in first], scene.spec, 0, [i.identity for i in first]
+        )
 
     pixels = views().flatten(0, 1)
     features = backbone.encode_images(pixels).view(len(first), scene.spec.count, -1)
@@ -181,7 +183,7 @@ def auto_stream(scene: Scene, batch: int) -> dict[str, float]:
                 if scene.backbone.renderer is None:
                     make = Prepare(lambda photo: photo, specs, scene.backbone.preprocess)
                     part = [
-                        make(Photo(0, image.id, scene.picture(image)))
+                        make(Photo(0, image.identity, scene.picture(image)))
                         for image in scene.images[i : i + batch]
                     ]
                 found = encode(scene.backbone, part)
@@ -219,9 +221,11 @@ def plain(scene: Scene, images: int) -> float:
     if backbone.renderer is None:
         picture = scene.picture(scene.images[0])
         return clock(
-            device, lambda: twin.ml_tta(render_views(picture, scene.spec, backbone.preprocess)), images
+            device,
+            lambda: twin.ml_tta(torch.from_numpy(render_views(picture, scene.spec, backbone.preprocess))),
+            images,
         )
-    views = backbone.renderer.render([scene.images[0].pixels], scene.spec, 0, ["x"])[0]
+    views = backbone.renderer.render([scene.images[0].decoded], scene.spec, 0, ["x"])[0]
     return clock(device, lambda: twin.ml_tta(views), images)
 
 
@@ -249,7 +253,7 @@ def from_files(scene: Scene, count: int, workers: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
         for i in range(count):
-            pixels = scene.images[i % len(scene.images)].pixels.cpu().numpy().copy()
+            pixels = scene.images[i % len(scene.images)].decoded.cpu().numpy().copy()
             pixels[0, 0] = (i % 256, i // 256, 0)  # no two files alike
             Image.fromarray(pixels).save(top / f"{i:05d}.jpg", quality=92)
         paths = sorted(top.glob("*.jpg"))

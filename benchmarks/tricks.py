@@ -1,6 +1,6 @@
 """What each trick of `mltta.accelerate` gains alone, in the case that it serves: everything on, against all but it.
 
-    python -m benchmarks.tricks [--device cuda] [--model ViT-B/32] [--images 64] [--only kernels graphs]
+    python -m benchmarks.tricks [--device cuda] [--model ViT-B/32] [--images 64] [--only views graphs]
 
 Weights are random (but mini's), captions and images made up: speed does not depend on them. The cases: ML-TTA with the
 paper's settings (64 views, 80 labels, 100,000 captions) in a stream of decoded images, and one image alone; for the
@@ -24,9 +24,9 @@ from mltta.accelerate import TRICKS
 from mltta.captions.labelled import LabelledCaptions
 from mltta.methods.base import Method
 from mltta.model.backbone import Backbone
+from mltta.model.encode import encode
 from mltta.model.encoded import Encoded
-from mltta.session.encode import encode
-from mltta.session.prepare import Decoded, Photo, Prepare, Prepared
+from mltta.session.prepare import Photo, Prepare, Prepared
 
 SPEC = ViewSpec(count=64)
 #: files of a trick, and the case it serves
@@ -39,8 +39,7 @@ CPU = {
 CUDA = {
     "shared-prefix": (("labels", "prefix_attention"), "stream"),
     "search": (("cuda_search",), "search"),
-    "views": (("views", "augmix", "boxes", "resample"), "stream"),
-    "kernels": (("kernels",), "stream"),
+    "views": (("views", "augmix", "boxes", "kernels"), "stream"),
     "draws": (("draws",), "stream"),
     "patches": (("patches",), "stream"),
     "graphs": (("graph",), "alone"),
@@ -78,7 +77,7 @@ class Case:
         if self.backbone.renderer is None:
             return Prepare(lambda key: key, [SPEC], self.backbone.preprocess)(photo)
         return Prepared(
-            photo, decoded=Decoded(pixels.to(self.backbone.device), f"image {i}"), missing=(SPEC,)
+            photo, decoded=pixels.to(self.backbone.device), identity=f"image {i}", missing=(SPEC,)
         )
 
     def encoded(self, photos: list[Prepared]) -> Encoded:

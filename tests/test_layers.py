@@ -15,21 +15,22 @@ ROOT = Path(__file__).parents[1] / "src" / "mltta"
 #: every room, and the rooms that it may import from, each of which stands above it
 MAY_KNOW = {
     "errors": "",
+    "arrays": "",
     "storage": "errors",
     "labels": "errors storage",
     "objectives": "",
     "images": "errors storage",
     "data": "errors storage labels images",
     "metrics": "errors",
-    "model": "errors storage labels images",
-    "captions": "errors storage labels images data model",
-    "methods": "errors storage labels objectives images model captions",
-    "decision": "errors labels model captions methods",
-    "session": "errors storage labels images model captions methods decision",
-    "tagger": "errors labels images model captions methods decision session",
+    "model": "errors arrays storage labels images",
+    "captions": "errors arrays storage labels images data model",
+    "methods": "errors arrays storage labels objectives images model captions",
+    "decision": "errors arrays labels model captions methods",
+    "session": "errors arrays storage labels images model captions methods decision",
+    "tagger": "errors arrays labels images model captions methods decision session",
     "output": "errors storage images tagger",
     "tables": "errors storage",
-    "evaluation": "errors storage labels images data metrics model captions methods decision session tables",
+    "evaluation": "errors arrays storage labels images data metrics model captions methods decision session tables",
     "reproduction": "errors storage labels data metrics model captions methods session output tables evaluation",
     "serve": "errors labels images model methods session tagger output",
     "distributed": "errors storage images data methods session tagger output evaluation",
@@ -37,7 +38,7 @@ MAY_KNOW = {
     "evaluation reproduction serve distributed",
 }
 #: only speed: it knows what it speeds up, and one file of the core opens it, by name
-ACCELERATE, SEAM = "errors labels images model", "mltta.model.acceleration"
+ACCELERATE, SEAM = "errors arrays labels images model", "mltta.model.acceleration"
 
 
 class Import(NamedTuple):

@@ -197,12 +197,11 @@ def test_the_picture_shows_photo_and_bars():
     from mltta.output.picture import annotate
 
     image = photo(1, (300, 200))
-    picture = annotate(image, Tagger(golden.backbone("vit"), LABELS, "ml-tta")(image))
+    picture = annotate(image, Tagger(golden.backbone("vit"), LABELS, "ml-tta", threshold=0)(image))
     assert picture.height == 480
     assert picture.width == 720 + 380
     panel = np.asarray(picture)[:, 720:]
-    bars = (panel == np.array([15, 118, 110])).all(-1) | (panel == np.array([199, 205, 212])).all(-1)
-    assert bars.sum() > 1000  # of labels present and absent
+    assert (panel == np.array([15, 118, 110])).all(-1).sum() > 1000  # bars of the labels shown
 
 
 def test_a_generator_without_an_end_is_asked_for_no_more_than_is_worked_on_soon(tagger):

@@ -50,7 +50,8 @@ def views(backbone: mltta.Backbone, columns: int = 8) -> None:
     """The clean view and the first random crops."""
     image = mltta.load_image(PHOTOS / "dogs.jpg")
     preprocess = backbone.preprocess
-    pixels = render_views(image, mltta.ViewSpec(count=2 * columns), preprocess)  # (N, 3, S, S)
+    views = render_views(image, mltta.ViewSpec(count=2 * columns), preprocess)
+    pixels = torch.from_numpy(views)  # (N, 3, S, S)
     mean, std = (torch.tensor(part)[:, None, None] for part in (preprocess.mean, preprocess.std))
     levels = ((pixels * std + mean).clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).numpy()
     side = preprocess.size

@@ -1,22 +1,25 @@
-"""Which labels an image shows, for any label list and without data to learn it from.
+"""Scores that mean something, and which labels are shown: decided here, once, for every interface.
 
-Two witnesses are heard. The method's softmax says which labels fit best among the list, but it always adds up to
-one, even when none is there. The caption votes say what similar sentences speak of: of the captions nearest to
-each view, the share that names a label. As the caption base also holds sentences about everything else, the votes
-stay near zero for a label that is not in the image. Their geometric mean is the evidence; a label is present when
-there is enough of it, and a fair share of the best label's; nothing is when hardly a caption speaks of the list.
+Two sources of evidence are combined. The method's softmax says which labels fit best among the list, but it always adds
+up to one, even if no label is in the image. The caption votes say what similar sentences mention: of the captions
+nearest to each view, the share that names a label. The caption base also holds sentences about everything else, so
+votes stay near zero for a label that is not in the image. Their geometric mean is the evidence; a label needs enough
+of it, and a fair share of the best label's. Nothing is present if hardly any caption mentions the list.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
+from mltta.methods.base import branch_probabilities
 
-#: a label is shown from this score on; chosen on the dev sets, docs/auto.md says how
+Floats = NDArray[np.float32]
+#: a label is shown if it scores at least this; chosen on the dev sets, see docs/auto.md
 SHOWN_FROM = 0.3
 
 
@@ -24,14 +27,14 @@ SHOWN_FROM = 0.3
 class Presence:
     """The rule and its constants, chosen on the VOC2012 and COCO dev sets together (docs/results.md)."""
 
-    #: captions heard for each view
+    #: captions that vote for each view
     captions_per_view: int = 16
-    #: a label is present from this share of the best label's evidence, and from this much evidence
+    #: a label is present if it has this share of the best label's evidence, and this much evidence
     share: float = 0.15
     enough: float = 0.08
-    #: votes the best-voted label needs before anything is present
+    #: votes that the best label needs before anything is present
     least: float = 0.08
-    #: keep both witnesses from a veto: a label no caption speaks of, or one that softmax drowns
+    #: keep either source from vetoing a label that no caption names, or that softmax drowns
     floor_probability: float = 1e-3
     floor_votes: float = 1e-2
 
@@ -40,48 +43,60 @@ class Presence:
         if self.captions_per_view < 1 or not all(0 <= share <= 1 for share in shares):
             raise ConfigError(f"presence takes shares between 0 and 1, not {self}")
 
-    def votes(self, views: Tensor, captions: LabelledCaptions, logit_scale: float) -> Tensor:
-        """Share (B, C) of the captions nearest to the views (B, N, D) that name each label."""
-        return captions.votes(views, self.captions_per_view, logit_scale).mean(dim=1)
-
-    def evidence(self, probability: Tensor, votes: Tensor) -> Tensor:
+    def evidence(self, probability: Floats, votes: Floats) -> Floats:
         """Evidence (B, C) between 0 and about 1, from softmax probabilities and caption votes."""
-        return ((probability + self.floor_probability) * (votes + self.floor_votes)).sqrt()
+        found: Floats = np.sqrt((probability + self.floor_probability) * (votes + self.floor_votes))
+        return found
 
-    def strength(self, evidence: Tensor, votes: Tensor) -> Tensor:
-        """How much (B, C) of the evidence that it needs each label has: from 1 on, it is present."""
-        spoken_of = votes.amax(dim=-1, keepdim=True) >= self.least
-        needed = (self.share * evidence.amax(dim=-1, keepdim=True)).clamp(min=self.enough)
+    def strength(self, evidence: Floats, votes: Floats) -> Floats:
+        """How much (B, C) of the evidence it needs each label has: a label with 1 or more is present."""
+        mentioned = votes.max(axis=-1, keepdims=True) >= self.least
+        needed = np.maximum(self.share * evidence.max(axis=-1, keepdims=True), self.enough)
         strength = evidence / needed
-        return strength.where(spoken_of, strength.clamp(max=0.99))
+        return np.where(mentioned, strength, np.minimum(strength, 0.99))
 
-    def present(self, evidence: Tensor, votes: Tensor) -> Tensor:
+    def present(self, evidence: Floats, votes: Floats) -> NDArray[np.bool_]:
         """Boolean (B, C): the labels an image shows."""
         return self.strength(evidence, votes) >= 1
 
 
+@dataclass(frozen=True)
 class Decision:
-    """How sure it is of each label of a list, and which of them are shown: those from one score on, whatever the photo.
+    """Turns what a method and the captions say into a score per label, and into the labels that are shown.
 
-    A method that gives log-odds of its own (`auto`) has said it all. For every other the captions are heard and the
-    rule judges; what it needs of a label in a photo then lies at the same score in all photos.
+    A method that emits log-odds of its own (`auto`) is calibrated already. For every other method the rule combines
+    its probabilities with the captions' votes, so that a label that is just present scores the same in every photo.
+
+    Args:
+        threshold: show labels that score at least this (default: 0.3, or 0 with a ``top_k``).
+        top_k: show at most this many, best first.
     """
 
-    def __init__(self, captions: LabelledCaptions | None, logit_scale: float, rule: Presence | None = None):
-        self.captions, self.logit_scale, self.rule = captions, logit_scale, rule or Presence()
+    threshold: float | None = None
+    top_k: int | None = None
+    rule: Presence = field(default_factory=Presence)
 
-    def votes(self, views: Tensor) -> Tensor:
-        """What captions say (B, C) of images by their views (B, N, D)."""
-        assert self.captions is not None  # only a method that gives odds can do without
-        return self.rule.votes(views, self.captions, self.logit_scale)
+    def __post_init__(self) -> None:
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise ConfigError(f"threshold = {self.threshold}: give a score from 0 to 1")
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigError(f"top_k = {self.top_k}: give at least 1")
 
-    def of_odds(self, odds: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores (B, C) between 0 and 1, and which labels are present (B, C), from log-odds (B, C)."""
-        score = odds.sigmoid()
-        return score, score >= SHOWN_FROM
+    def scores(self, branches: Any, votes: Any, emits: str) -> Floats:
+        """Scores (B, C) between 0 and 1, from branches (B, n, C) and, unless these are log-odds, votes (B, C)."""
+        import torch
 
-    def __call__(self, probability: Tensor, votes: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores (B, C) between 0 and 1, and which labels are present (B, C), from a softmax and votes."""
+        probability: Floats = np.asarray(branch_probabilities(torch.as_tensor(branches), emits))
+        if emits == "odds":
+            return probability
         strength = self.rule.strength(self.rule.evidence(probability, votes), votes)
-        score = strength * SHOWN_FROM / (1 - SHOWN_FROM + strength * SHOWN_FROM)
-        return score, strength >= 1
+        return strength * SHOWN_FROM / (1 - SHOWN_FROM + strength * SHOWN_FROM)
+
+    def shown(self, scores: Floats) -> NDArray[np.bool_]:
+        """Which labels (B, C) are shown."""
+        if self.top_k is None:
+            return scores >= np.float32(SHOWN_FROM if self.threshold is None else self.threshold)
+        order = np.argsort(-scores, axis=-1, kind="stable")[..., : self.top_k]
+        best = np.zeros(scores.shape, bool)
+        np.put_along_axis(best, order, True, axis=-1)
+        return best & (scores >= np.float32(self.threshold or 0))

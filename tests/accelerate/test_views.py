@@ -13,12 +13,15 @@ import pytest
 import torch
 from PIL import Image
 
-from mltta.accelerate.resample import Axis, Boxes, resample
+from mltta.accelerate.boxes import Boxes
+from mltta.accelerate.cuda import CudaAcceleration, kernels_work
 from mltta.accelerate.views import DeviceViews
 from mltta.errors import ConfigError, ImageError
 from mltta.images import views as pillow_views
+from mltta.images.geometry import Axis
 from mltta.images.specs import ViewSpec
 from mltta.images.views import Preprocess, render_views
+from tests.accelerate import plain_resample
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
 SMALL = Preprocess(size=32)
@@ -37,15 +40,23 @@ def tensor(image: Image.Image) -> torch.Tensor:
     return torch.from_numpy(np.array(image))
 
 
+class PlainViews(DeviceViews):
+    """Views as on a GPU, their kernels replaced by what they do, written plainly."""
+
+    def _launch(self, source, boxes, out, table, *, cubic=False, channels_last=True) -> None:
+        for part in boxes.chunks(self.max_bytes):
+            plain_resample.launch(source, part, out, table, cubic=cubic, channels_last=channels_last)
+
+
 def render(
     images: list[Image.Image], spec: ViewSpec, preprocess: Preprocess = SMALL, **options
 ) -> torch.Tensor:
-    device_views = DeviceViews(preprocess, "cpu", options.pop("dtype", torch.float32), **options)
+    device_views = PlainViews(preprocess, "cpu", options.pop("dtype", torch.float32), **options)
     return device_views.render(list(map(tensor, images)), spec, 5, [str(image.size) for image in images])
 
 
 def with_pillow(image: Image.Image, spec: ViewSpec, preprocess: Preprocess = SMALL) -> torch.Tensor:
-    return render_views(image, spec, preprocess, seed=5, image_id=str(image.size))
+    return torch.from_numpy(render_views(image, spec, preprocess, seed=5, image_id=str(image.size)))
 
 
 def levels_apart(views: torch.Tensor, others: torch.Tensor, preprocess: Preprocess = SMALL) -> torch.Tensor:
@@ -126,7 +137,7 @@ def resized(image: Image.Image, new: tuple[int, int]) -> np.ndarray:
     boxes = Boxes(zero, zero + width, axes, np.array([new]), zero, zero + 3 * new[0])
     out = torch.empty(new[1], new[0], 3, dtype=torch.uint8)
     levels = torch.arange(256, dtype=torch.uint8).repeat(3, 1)
-    resample(tensor(image).reshape(-1), boxes, out, levels, cubic=False)
+    plain_resample.launch(tensor(image).reshape(-1), boxes, out, levels, cubic=False)
     return out.numpy()
 
 
@@ -184,7 +195,7 @@ def test_no_images_have_no_views() -> None:
 
 
 def test_what_cannot_be_rendered_is_refused_with_a_reason() -> None:
-    device_views, image = DeviceViews(SMALL, "cpu", torch.float32), torch.zeros(4, 5, 3, dtype=torch.uint8)
+    device_views, image = PlainViews(SMALL, "cpu", torch.float32), torch.zeros(4, 5, 3, dtype=torch.uint8)
     with pytest.raises(ConfigError, match="generated"):
         device_views.render([image], ViewSpec(generated="folder"), 0, ["a"])
     with pytest.raises(ConfigError, match="2 ids for 1 images"):
@@ -195,21 +206,14 @@ def test_what_cannot_be_rendered_is_refused_with_a_reason() -> None:
 
 
 KERNELS = """
-import sys
 import numpy as np, torch
 from PIL import Image
-from mltta.accelerate import views as device_views
-from mltta.accelerate.resample import kernels_work
+from mltta.accelerate.cuda import kernels_work
 from mltta.accelerate.views import DeviceViews
-from mltta.accelerate.kernels import launch
 from mltta.images.specs import ViewSpec
 from mltta.images.views import Preprocess, render_views
 
-def resample(source, boxes, out, table, *, cubic, channels_last=True, max_bytes=0, kernels=True):
-    launch(source, boxes, out, table, cubic=cubic, channels_last=channels_last)
-
 assert kernels_work(torch.device("cpu"))
-device_views.resample = resample
 rng = np.random.default_rng(0)
 for last, mode, interpolation in ((True, "shortest", "bicubic"), (False, "longest", "bilinear")):
     preprocess = Preprocess(size=24, resize_mode=mode, interpolation=interpolation)
@@ -219,9 +223,24 @@ for last, mode, interpolation in ((True, "shortest", "bicubic"), (False, "longes
         [torch.from_numpy(np.array(image)) for image in images], spec, 5, ["a", "b", "c"]
     )
     for image, views, name in zip(images, made, "abc"):
-        assert torch.equal(views, render_views(image, spec, preprocess, seed=5, image_id=name)), (image.size, mode)
+        wanted = torch.from_numpy(render_views(image, spec, preprocess, seed=5, image_id=name))
+        assert torch.equal(views, wanted), (image.size, mode)
 print("equal")
 """
+
+
+def test_where_the_kernels_do_not_work_views_are_made_on_the_cpu(caplog, monkeypatch) -> None:
+    """Without a compiler, torch's own operations would make them on the GPU more slowly than a CPU does."""
+
+    def fails(*args, **options) -> None:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(DeviceViews, "_launch", fails)
+    kernels_work.cache_clear()
+    acceleration = CudaAcceleration({"views"})
+    assert acceleration.renderer(SMALL, torch.device("cpu"), torch.float32) is None
+    kernels_work.cache_clear()
+    assert "views are made on the CPU, because Triton's kernels do not work here: RuntimeError" in caplog.text
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with torch on Linux only")
@@ -247,7 +266,6 @@ def test_the_kernels_compile_for_a_gpu_that_is_not_here(cubic: bool) -> None:
 
     from mltta.accelerate import kernels
 
-    sizes = {"LINE": 18, "BITS": 22, "CUBIC": cubic, "AT_ONCE": 128}
     numbers = {"lines": "*i64", "lows": "*i32", "weights": "*i32", "side": "i32", "taps": "i32"}
     pixels = {"source": "*u8", "between": "*u8", "table": "*bf16", "out": "*bf16"}
     for kernel, more in (
@@ -256,7 +274,7 @@ def test_the_kernels_compile_for_a_gpu_that_is_not_here(cubic: bool) -> None:
         (kernels._second_pass, {"LAST": True}),
         (kernels._second_pass, {"LAST": False}),
     ):
-        names, fixed = kernel.arg_names, {**sizes, **more}
+        names, fixed = kernel.arg_names, {"CUBIC": cubic, **more}
         kinds = {name: "constexpr" if name in fixed else {**numbers, **pixels}[name] for name in names}
         source = ASTSource(kernel, kinds, {(names.index(name),): value for name, value in fixed.items()})
         made = triton.compile(source, target=GPUTarget("cuda", 90, 32))

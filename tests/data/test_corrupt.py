@@ -21,7 +21,7 @@ from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.session.cache import FeatureCache
 from mltta.session.execution import Execution
-from mltta.session.features import Pipeline
+from mltta.session.features import FeatureStream
 from tests import golden_data as golden
 
 PHOTOS = sorted((Path(__file__).parents[2] / "examples" / "photos").glob("*.jpg"))
@@ -222,8 +222,8 @@ def test_images_are_fetched_only_when_asked_for(dataset, tmp_path):
 def test_an_evaluation_names_and_encodes_the_corrupted_pixels(dataset, tmp_path, workers):
     backbone, spec = golden.backbone("vit"), ViewSpec(count=1)
 
-    def pipeline(data: Dataset) -> Pipeline:
-        return Pipeline(
+    def pipeline(data: Dataset) -> FeatureStream:
+        return FeatureStream(
             backbone,
             [spec],
             execution=Execution(workers=workers),
@@ -237,10 +237,11 @@ def test_an_evaluation_names_and_encodes_the_corrupted_pixels(dataset, tmp_path,
         found = [item.features[spec] for batch in through(range(4)) for item in batch]
         encoded.append((through.counts.encoded, through.counts.cached))
         if data.name in features:  # a second time from the cache, under the same names
-            assert all((a == b).all() for a, b in zip(found, features[data.name], strict=True))
+            assert all((np.asarray(a) == b).all() for a, b in zip(found, features[data.name], strict=True))
         features[data.name] = found
     assert encoded == [(4, 0), (4, 0), (0, 4)]
-    assert all((a != b).any() for a, b in zip(features["toy-test"], features["toy-test-fog-3"], strict=True))
+    both = zip(features["toy-test"], features["toy-test-fog-3"], strict=True)
+    assert all((np.asarray(a) != np.asarray(b)).any() for a, b in both)
     broken = Dataset("broken", dataset.labels, ["x"], [tmp_path / "x.jpg"], dataset.targets[:1])
     ((item,),) = pipeline(corrupt(broken, "fog"))(range(1))
     assert "no such file" in item.errors[spec]

@@ -14,14 +14,14 @@ from mltta.evaluation import evaluate as evaluator
 from mltta.evaluation.recipes import Recipe
 from tests.evaluation.scene import EPISODIC, make_dataset, run
 
-IMAGES, BATCH, IMAGES_A_STATE = 24, 2, 4
+IMAGES, BATCH, IMAGES_PER_STATE = 24, 2, 4
 RECIPES = {"episodic": EPISODIC, "online": (Recipe("tda", order=3),)}
 
 
 def main(out: Path, which: str) -> None:
     """Print how many images are done, a line a batch."""
     torch.set_num_threads(1)
-    evaluator.IMAGES_A_STATE = IMAGES_A_STATE
+    evaluator.IMAGES_PER_STATE = IMAGES_PER_STATE
     dataset = make_dataset(out / "photos", IMAGES)
     fetched: list[int] = []
 

@@ -16,7 +16,7 @@ from mltta.evaluation.results import Result, find_results
 from mltta.evaluation.summary import Summary
 from mltta.session.cache import list_stores
 from tests.evaluation.scene import bits, make_dataset, run
-from tests.evaluation.slow_run import BATCH, IMAGES, IMAGES_A_STATE, RECIPES
+from tests.evaluation.slow_run import BATCH, IMAGES, IMAGES_PER_STATE, RECIPES
 
 
 def run_until_killed(out: Path, which: str, after: int) -> None:
@@ -39,7 +39,7 @@ def figures(result: Result) -> dict:
 
 @pytest.mark.parametrize("which", RECIPES)
 def test_a_killed_run_started_again_ends_as_if_nothing_had_happened(tmp_path, which, monkeypatch):
-    monkeypatch.setattr(evaluator, "IMAGES_A_STATE", IMAGES_A_STATE)
+    monkeypatch.setattr(evaluator, "IMAGES_PER_STATE", IMAGES_PER_STATE)
     photos = make_dataset(tmp_path / "photos", IMAGES)
     whole = run(photos, RECIPES[which], tmp_path / "whole").results
 
@@ -60,6 +60,6 @@ def test_a_killed_run_started_again_ends_as_if_nothing_had_happened(tmp_path, wh
     for recipe in RECIPES[which]:
         before = written[recipe.method]
         if which == "online":  # it goes on from the memory that it kept last
-            before -= before % IMAGES_A_STATE
+            before -= before % IMAGES_PER_STATE
         assert again.resumed[recipe.key] == before
         assert f"  {recipe.key}: {before} images were done before" in tell(again)

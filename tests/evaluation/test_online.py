@@ -52,7 +52,7 @@ def test_an_order_is_the_same_as_a_dataset_that_lists_them_so(photos, tmp_path, 
 
 
 def test_neither_batch_size_nor_a_stop_changes_a_bit(photos, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluator, "IMAGES_A_STATE", 3)
+    monkeypatch.setattr(evaluator, "IMAGES_PER_STATE", 3)
     recipes = [Recipe(name, OPTIONS[name], order=1) for name in OPTIONS]
     whole = [bits(result) for result in run(photos, recipes, tmp_path / "whole").results]
 

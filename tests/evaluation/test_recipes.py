@@ -13,12 +13,12 @@ import torch
 from mltta.captions.store import CaptionBase
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.summary import lines
-from mltta.model.learned_prompts import coop
 from mltta.model.maple import with_prompts
 from mltta.session.execution import Execution
 from tests import golden_data as golden
 from tests.evaluation import scene
 from tests.evaluation.scene import LABELS, make_dataset, run
+from tests.model.prompted import coop
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ CHANGES = {
     "preprocessing": {"backbone": squashing()},
     "label texts": {"dataset": labels(texts=("hound", *LABELS.texts[1:]))},
     "label names": {"dataset": labels(names=("hound", *LABELS.names[1:]))},
-    "synonyms": {"dataset": labels(synonyms=(("hound",), *LABELS.synonyms[1:]))},
+    "synonyms": {"dataset": labels(synonyms=(("woofer",), *LABELS.synonyms[1:]))},
     "the truth": {"dataset": {"targets": np.array([[1, 1, 1, 1, 0]] * 2, np.int8)}},
     "the ids": {"dataset": {"ids": ("a", "b")}},
     "the dataset's name": {"dataset": {"name": "other"}},

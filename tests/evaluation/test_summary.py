@@ -60,7 +60,7 @@ class Direct:
             preset=recipe.preset,
             **recipe.options,
         )
-        decision, spec = Decision(captions, golden.backbone("vit").logit_scale), method.needs[0]
+        decision, spec = Decision(), method.needs[0]
         state = method.start() if isinstance(method, OnlineMethod) else {}
         branches, present, shown = [], [], []
         for image in encoded(dataset, spec):
@@ -68,16 +68,18 @@ class Direct:
                 said, state = method.step(state, image)
             else:
                 said = method.branches(image)
-            score, there = decision(method.probabilities(said), decision.votes(image.features(spec)))
-            present.append(there)
+            heard = captions.votes(image.features(spec), 16, golden.backbone("vit").logit_scale)
+            stacked = torch.stack([said[name] for name in method.branch_names], dim=1).numpy()
+            score = decision.scores(stacked, heard.mean(1).numpy(), method.emits)
+            present.append(decision.shown(score))
             shown.append(score)
             branches.append(said)
         whole = {name: torch.cat([said[name] for said in branches]) for name in method.branch_names}
         self.emits = method.emits
         self.raw = method.merge(whole).numpy()
         self.softmax = method.probabilities(whole).numpy()
-        self.present = torch.cat(present).numpy()
-        self.shown = torch.cat(shown).numpy()
+        self.present = np.concatenate(present)
+        self.shown = np.concatenate(shown)
         # how many standard deviations above the mean of the image's labels
         self.z_score = (self.raw - self.raw.mean(1, keepdims=True)) / self.raw.std(1, keepdims=True, ddof=1)
 

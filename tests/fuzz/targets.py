@@ -32,12 +32,13 @@ from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.labels.synonyms import read_synonyms
 from mltta.methods import list_methods, method_class
-from mltta.model.learned_prompts import coop, load_prompts, save_prompts
+from mltta.model.learned_prompts import load_prompts, save_prompts
 from mltta.model.prompts import load_descriptions
 from mltta.model.weights import load
 from mltta.session.cache import FeatureCache
 from mltta.storage import checksums
 from tests.fuzz import mutate
+from tests.model.prompted import coop
 from tests.safety import world
 
 #: reads one spoiled file; MlttaError is an answer, any other exception is not

@@ -21,7 +21,7 @@ from mltta.methods.difftpt import DiffTPTConfig
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
 from mltta.session.cache import FeatureCache
-from mltta.session.features import Pipeline
+from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo
 from tests import golden_data as golden
 
@@ -55,7 +55,7 @@ class Twin:
 
     def look(self, file: Path, made: Path, crops: ViewSpec) -> torch.Tensor:
         """Unit features of the clean view, of the crops and of the generated images, each encoded by itself."""
-        cut = render_views(Image.open(file), crops, self.backbone.preprocess)[1:]
+        cut = torch.from_numpy(render_views(Image.open(file), crops, self.backbone.preprocess))[1:]
         pixels = [self.clean(file), *cut, *(self.clean(other) for other in sorted(made.iterdir()))]
         rows = [self.backbone.model.encode_image(one[None])[0] for one in pixels]
         return torch.stack([row / row.norm() for row in rows]).detach()
@@ -189,7 +189,7 @@ def test_kept_features_belong_to_the_generated_files(tmp_path):
 
     def look(*specs: ViewSpec) -> tuple[int, dict[ViewSpec, torch.Tensor]]:
         """How many images were encoded, and the features."""
-        pipeline = Pipeline(
+        pipeline = FeatureStream(
             backbone, specs, cache=lambda spec: FeatureCache(backbone, spec, folder=tmp_path / "cache")
         )
         ((item,),) = pipeline([image])
@@ -199,7 +199,7 @@ def test_kept_features_belong_to_the_generated_files(tmp_path):
     crops, made = ViewSpec(count=5), ViewSpec(count=4, generated=str(tmp_path / "made"))
     encoded, first = look(crops, made)
     want = backbone.encode_images(
-        torch.cat([render_views(photo(j), ViewSpec(count=1), backbone.preprocess) for j in range(4)])
+        np.concatenate([render_views(photo(j), ViewSpec(count=1), backbone.preprocess) for j in range(4)])
     )
     torch.testing.assert_close(first[made].float(), want, atol=1e-3, rtol=0)
     again, second = look(crops, made)

@@ -27,7 +27,7 @@ from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, ViewSpec
 from mltta.methods import Method, OnlineMethod, State, base, method_class
 from mltta.model.encoded import Encoded
-from mltta.session.features import Pipeline
+from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo
 from tests import golden_data as golden
 
@@ -142,7 +142,7 @@ def test_a_thousand_labels_work(name):
 def test_a_constant_image_seen_three_times_gives_finite_scores(name, level):
     method, backbone = make(name), golden.backbone("vit")
     image = Image.new("RGB", (64, 48), (level,) * 3)
-    pipeline = Pipeline(backbone, method.needs)
+    pipeline = FeatureStream(backbone, method.needs)
     photos = [item for batch in pipeline(Photo(i, "", image, "photo") for i in range(3)) for item in batch]
     images = pipeline.encoded(photos)
     scores = method(images)

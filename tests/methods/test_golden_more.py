@@ -16,7 +16,7 @@ from mltta.methods.ml_tta import MLTTA, MLTTAConfig
 from mltta.methods.rlcf import RLCF, RLCFConfig
 from mltta.methods.tda import TDA
 from mltta.methods.tpt import TPT, TPTConfig
-from mltta.model.encoded import Views
+from mltta.model.context_views import Views
 from mltta.objectives import bind_labels, entropy, select_confident
 from tests import golden_data as golden
 

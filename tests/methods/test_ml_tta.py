@@ -14,7 +14,8 @@ from mltta.methods.base import Problem
 from mltta.methods.ml_tta import MLTTA, MLTTAConfig
 from mltta.methods.tuning import tune_context
 from mltta.metrics import mean_average_precision
-from mltta.model.encoded import Encoded, Views
+from mltta.model.context_views import Views
+from mltta.model.encoded import Encoded
 from mltta.objectives import bind_labels, entropy, select_confident
 from tests import golden_data as golden
 

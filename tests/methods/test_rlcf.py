@@ -17,7 +17,8 @@ from mltta.methods import tuning
 from mltta.methods.base import Problem, Teacher
 from mltta.methods.rlcf import RLCF, RLCFConfig
 from mltta.methods.tuning import tune_context
-from mltta.model.encoded import Encoded, Views
+from mltta.model.context_views import Views
+from mltta.model.encoded import Encoded
 from tests import golden_data as golden
 
 CASES = [f"rlcf/{a}_{c}_{t}" for a, c, t in product(("vit", "rn"), ("voc", "coco"), ("sharp", "soft"))]

@@ -15,7 +15,8 @@ from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.tpt import TPT, TPTConfig
 from mltta.methods.tuning import tune_context
-from mltta.model.encoded import Encoded, Views
+from mltta.model.context_views import Views
+from mltta.model.encoded import Encoded
 from mltta.objectives import bound_entropy, entropy, select_confident
 from tests import golden_data as golden
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.model.backbone import Backbone
-from mltta.model.learned_prompts import CoOp, MaPLe, coop
+from mltta.model.learned_prompts import CoOp, MaPLe
 from mltta.model.weights import Loaded
 
 LABELS = ["dog", "cat", "boat", "traffic light", "person", "red bus", "chair"]
@@ -52,6 +52,11 @@ def maple_state(width: int = 64, image_width: int = 128, deeper: int = 2, seed: 
 
 def maple(**shape: int) -> MaPLe:
     return MaPLe({name.removeprefix("prompt_learner."): v for name, v in maple_state(**shape).items()})
+
+
+def coop(context: Tensor, **about: object) -> CoOp:
+    """CoOp prompts from context vectors (M, W), or (C, M, W) with others for each label."""
+    return CoOp({"ctx": context.detach().float()}, about)
 
 
 def coop_of(tokens: int = 3, seed: int = 0) -> CoOp:

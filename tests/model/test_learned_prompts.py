@@ -17,11 +17,11 @@ from mltta import LabelSet, create_method
 from mltta.errors import ConfigError, WeightsError
 from mltta.images.specs import ViewSpec
 from mltta.model.encoded import Encoded
-from mltta.model.learned_prompts import CoOp, MaPLe, coop, load_prompts, save_prompts
+from mltta.model.learned_prompts import CoOp, MaPLe, load_prompts, save_prompts
 from mltta.model.maple import with_prompts
 from tests import golden_data as golden
 from tests.cli.test_cli import mltta
-from tests.model.prompted import LABELS, Plain, coop_of, maple, maple_state, tiny
+from tests.model.prompted import LABELS, Plain, coop, coop_of, maple, maple_state, tiny
 
 
 class Warmup(LRScheduler):

@@ -141,7 +141,7 @@ def test_local_views_follow_the_clean_one_and_are_windows_of_the_map():
     backbone, spec = load_backbone("mini"), LocalSpec(320, 96, 32)
     image = noise(300, 200)
     with torch.no_grad():
-        cells = backbone.local(render_local(image, spec, backbone.preprocess))
+        cells = backbone.local(torch.from_numpy(render_local(image, spec, backbone.preprocess)))
         want = F.normalize(windows(cells, 3, 1), dim=-1)[0]
     encoded = encode_images(backbone, [image], [spec])
     found = encoded.features(spec)[0]

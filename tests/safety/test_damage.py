@@ -19,8 +19,9 @@ from mltta.evaluation.results import Result
 from mltta.evaluation.summary import Summary
 from mltta.evaluation.writing import ResultWriter
 from mltta.model import model_folder as folder_
-from mltta.model.learned_prompts import coop, load_prompts, save_prompts
+from mltta.model.learned_prompts import load_prompts, save_prompts
 from mltta.model.weights import MINI
+from tests.model.prompted import coop
 from tests.safety.world import captions, dataset, run
 
 

@@ -12,7 +12,7 @@ from mltta.errors import ConfigError, ImageError
 from mltta.images.specs import ViewSpec
 from mltta.images.views import render_views
 from mltta.session.execution import Execution
-from mltta.session.features import Features, Pipeline
+from mltta.session.features import Features, FeatureStream
 from mltta.session.prepare import Photo
 from tests import golden_data as golden
 from tests.test_tagger import photo
@@ -23,7 +23,7 @@ PAIR = ViewSpec(count=2)
 def test_kept_features_and_those_left_on_the_device_come_together():
     backbone = copy.copy(golden.backbone("vit"))
     backbone.device = torch.device("meta")  # any but the CPU
-    pipeline = Pipeline(backbone, [PAIR], execution=Execution(batch_size=1, workers=0))
+    pipeline = FeatureStream(backbone, [PAIR], execution=Execution(batch_size=1, workers=0))
     kept, fresh = (torch.ones(2, 4, dtype=torch.float16, device=device) for device in ("cpu", "meta"))
     items = [Features(Photo(i, "", None), {PAIR: one}) for i, one in enumerate((kept, fresh))]
     for photos in (items, items[::-1]):

@@ -17,7 +17,8 @@ import pytest
 import torch
 
 from mltta import CaptionBase
-from mltta.model.learned_prompts import coop, load_prompts, save_prompts
+from mltta.model.learned_prompts import load_prompts, save_prompts
+from tests.model.prompted import coop
 
 COMMIT, TOKEN = "a" * 40, "hf_right"
 TEXTS = ["A dog on a sofa.", "Two cats.", "A red bus."]
@@ -163,9 +164,9 @@ SEND = """
 import sys, torch
 from pathlib import Path
 from mltta.storage.hub import push
-from mltta.model.learned_prompts import coop, push_prompts
+from mltta.model.learned_prompts import CoOp, push_prompts
 print(push(sys.argv[1], "org/new"))
-print(push_prompts(coop(torch.ones(4, 8), model="tiny"), "org/new"))
+print(push_prompts(CoOp({"ctx": torch.ones(4, 8)}, {"model": "tiny"}), "org/new"))
 """
 
 

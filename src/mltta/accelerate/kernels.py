@@ -1,4 +1,8 @@
-"""The kernels behind `mltta.accelerate.resample` on a GPU: weights, first pass, second pass, for all boxes at once."""
+"""Pillow's `resize` for many boxes of many images at once on a GPU, to the bit: in its own whole-number arithmetic.
+
+Pillow turns a filter's weights into whole numbers of 22 bits, resamples along one axis, rounds to levels, and
+resamples along the other: three kernels for all boxes together.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,22 @@ from torch import Tensor
 from mltta.accelerate.boxes import BITS, Boxes, upload
 
 # Numbers that describe a box: offset, width, 2 x (Axis, kept), whether y comes first, between, place, stride.
-_LINE = 18
-_AT_ONCE = 256
+_LINE = tl.constexpr(18)
+_BITS, _ONE, _HALF = tl.constexpr(BITS), tl.constexpr(1 << BITS), tl.constexpr(1 << (BITS - 1))
+_WEIGHTS_AT_ONCE, _AT_ONCE = tl.constexpr(128), tl.constexpr(256)
 
 
 def launch(
     source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, *, cubic: bool, channels_last: bool
 ) -> None:
-    """Resample all boxes; `mltta.accelerate.resample.resample` says what the arguments are."""
+    """Resample boxes of images into their places of the output.
+
+    Args:
+        source: all pixels of the images, uint8, flat.
+        out: any tensor in which the boxes have their places, contiguous.
+        table: (3, 256) what is written for each level of each channel, of the output's kind.
+        channels_last: a box lies there as (H, W, 3); otherwise as (3, H, W), with kept lines only.
+    """
     ends = np.cumsum(boxes.between)
     parts = [
         boxes.offset[:, None],
@@ -36,35 +48,23 @@ def launch(
     between = torch.empty(int(ends[-1]), dtype=torch.uint8, device=source.device)
     rows = int(np.where(boxes.along_y, boxes.kept[:, 1], boxes.axes[:, 1, 1]).max())
     with torch.cuda.device(source.device) if source.is_cuda else torch.no_grad():
-        _weigh[(count, 2, triton.cdiv(side, 128))](
-            lines, low, weights, side, _LINE, BITS, taps, cubic, 128, enable_fp_fusion=False
+        _weigh[(count, 2, triton.cdiv(side, _WEIGHTS_AT_ONCE.value))](
+            lines, low, weights, side, taps, cubic, enable_fp_fusion=False
         )
-        _first_pass[(rows, count)](
-            source, lines, low, weights, between, side, taps, cubic, _LINE, BITS, _AT_ONCE
-        )
+        _first_pass[(rows, count)](source, lines, low, weights, between, side, taps, cubic)
         _second_pass[(int(boxes.kept[:, 1].max()), count)](
-            between, lines, low, weights, table, out, side, taps, cubic, channels_last, _LINE, BITS, _AT_ONCE
+            between, lines, low, weights, table, out, side, taps, cubic, channels_last
         )
 
 
 @triton.jit
-def _weigh(
-    lines,
-    lows,
-    weights,
-    side,
-    LINE: tl.constexpr,
-    BITS: tl.constexpr,
-    TAPS: tl.constexpr,
-    CUBIC: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-):
-    """The weights of one axis of one box, as `mltta.accelerate.resample.weights` has them."""
+def _weigh(lines, lows, weights, side, TAPS: tl.constexpr, CUBIC: tl.constexpr):
+    """The weights of one axis of one box, as Pillow works them out."""
     box, axis = tl.program_id(0), tl.program_id(1)
-    line = lines + box * LINE + 2 + axis * 6
+    line = lines + box * _LINE + 2 + axis * 6
     length, size, first = tl.load(line + 1), tl.load(line + 2), tl.load(line + 3)
     flip, count = tl.load(line + 4), tl.load(line + 5)
-    place = tl.program_id(2) * AT_ONCE + tl.arange(0, AT_ONCE)
+    place = tl.program_id(2) * _WEIGHTS_AT_ONCE + tl.arange(0, _WEIGHTS_AT_ONCE)
     pixel = tl.where(flip > 0, count - 1 - place, place) + first
     scale = length.to(tl.float64) / size.to(tl.float64)
     widened = tl.maximum(scale, 1.0)
@@ -73,7 +73,7 @@ def _weigh(
     low = tl.maximum((centre - reach + 0.5).to(tl.int64), 0)
     high = tl.minimum((centre + reach + 0.5).to(tl.int64), length)
     high = tl.where((pixel >= 0) & (pixel < size), high, low)
-    total = tl.zeros([AT_ONCE], tl.float64)
+    total = tl.zeros([_WEIGHTS_AT_ONCE], tl.float64)
     narrowed = 1.0 / widened
     for tap in range(TAPS):
         total += _weight(low + tap, high, centre, narrowed, CUBIC)
@@ -82,7 +82,7 @@ def _weigh(
     row = box * 2 + axis
     tl.store(lows + row * side + place, low.to(tl.int32), mask=kept)
     for tap in range(TAPS):
-        weight = _weight(low + tap, high, centre, narrowed, CUBIC) / total * (1 << BITS)
+        weight = _weight(low + tap, high, centre, narrowed, CUBIC) / total * _ONE
         whole = tl.where(weight < 0, weight - 0.5, weight + 0.5).to(tl.int32)
         tl.store(weights + (row * TAPS + tap) * side + place, whole, mask=kept)
 
@@ -107,33 +107,21 @@ def _taps(axis, CUBIC: tl.constexpr):
 
 
 @triton.jit
-def _mixed(levels, step, weights, side, taps, here, last, BITS: tl.constexpr, AT_ONCE: tl.constexpr):
+def _mixed(levels, step, weights, side, taps, here, last):
     """Whole levels of new pixels, each mixed from some that lie a step apart; behind its last there is nothing."""
-    total = tl.full([AT_ONCE], 1 << (BITS - 1), tl.int32)
+    total = tl.full([_AT_ONCE], _HALF, tl.int32)
     for tap in range(taps):
         share = tl.load(weights + tap * side, mask=here, other=0)
         level = tl.load(levels + tap * step, mask=here & (tap <= last), other=0)
         total += share * level.to(tl.int32)
-    return tl.minimum(tl.maximum(total >> BITS, 0), 255)
+    return tl.minimum(tl.maximum(total >> _BITS, 0), 255)
 
 
 @triton.jit
-def _first_pass(
-    source,
-    lines,
-    lows,
-    weights,
-    between,
-    side,
-    taps,
-    CUBIC: tl.constexpr,
-    LINE: tl.constexpr,
-    BITS: tl.constexpr,
-    AT_ONCE: tl.constexpr,
-):
+def _first_pass(source, lines, lows, weights, between, side, taps, CUBIC: tl.constexpr):
     """One line of what lies between the passes: along x of a line of the image, or along y over many."""
     row, box = tl.program_id(0), tl.program_id(1)
-    line = lines + box * LINE
+    line = lines + box * _LINE
     along_y = tl.load(line + 14) > 0
     x_start, x_length, x_kept = tl.load(line + 2), tl.load(line + 3), tl.load(line + 7)
     y_start, y_length, y_kept = tl.load(line + 8), tl.load(line + 9), tl.load(line + 13)
@@ -147,37 +135,25 @@ def _first_pass(
         last = tl.where(along_y, y_length - 1 - low_y, x_length - 1)
         own = tl.minimum(_taps(line + tl.where(along_y, 8, 2), CUBIC), taps)
         step = (tl.where(along_y, width, 1) * 3).to(tl.int32)
-        for start in range(0, columns, AT_ONCE):
-            column = start + tl.arange(0, AT_ONCE)
+        for start in range(0, columns, _AT_ONCE):
+            column = start + tl.arange(0, _AT_ONCE)
             here = column < columns
             pixel, channel = column // 3, column % 3
             of_x = column < tl.where(along_y, 0, columns)
             low = tl.load(lows + box * 2 * side + pixel, mask=of_x, other=0)
             at = tl.where(along_y, pixel, low) * 3 + channel
             number = tl.where(along_y, row, pixel)
-            levels = _mixed(image + at, step, weight + number, side, own, here, last - low, BITS, AT_ONCE)
+            levels = _mixed(image + at, step, weight + number, side, own, here, last - low)
             tl.store(out + column, levels.to(tl.uint8), mask=here)
 
 
 @triton.jit
 def _second_pass(
-    between,
-    lines,
-    lows,
-    weights,
-    table,
-    out,
-    side,
-    taps,
-    CUBIC: tl.constexpr,
-    LAST: tl.constexpr,
-    LINE: tl.constexpr,
-    BITS: tl.constexpr,
-    AT_ONCE: tl.constexpr,
+    between, lines, lows, weights, table, out, side, taps, CUBIC: tl.constexpr, LAST: tl.constexpr
 ):
     """One line of a resampled box, written as the table has its levels."""
     row, box = tl.program_id(0), tl.program_id(1)
-    line = lines + box * LINE
+    line = lines + box * _LINE
     along_y = tl.load(line + 14) > 0  # the first pass; this one goes along x then
     x_length, x_kept = tl.load(line + 3), tl.load(line + 7)
     y_length, y_kept = tl.load(line + 9), tl.load(line + 13)
@@ -192,15 +168,15 @@ def _second_pass(
         own = tl.minimum(_taps(line + tl.where(along_y, 2, 8), CUBIC), taps)
         step = tl.where(along_y, 3, width).to(tl.int32)
         columns = (x_kept * 3).to(tl.int32)
-        for start in range(0, columns, AT_ONCE):
-            column = start + tl.arange(0, AT_ONCE)
+        for start in range(0, columns, _AT_ONCE):
+            column = start + tl.arange(0, _AT_ONCE)
             here = column < columns
             pixel, channel = column // 3, column % 3
             of_x = column < tl.where(along_y, columns, 0)
             low = tl.load(lows + box * 2 * side + pixel, mask=of_x, other=0)
             at = tl.where(along_y, low, pixel) * 3 + channel
             number = tl.where(along_y, pixel, row)
-            levels = _mixed(image + at, step, weight + number, side, own, here, last - low, BITS, AT_ONCE)
+            levels = _mixed(image + at, step, weight + number, side, own, here, last - low)
             value = tl.load(table + channel * 256 + levels, mask=here)
             to = pixel * 3 + channel if LAST else channel * stride * y_kept + pixel
             tl.store(place + to, value, mask=here)

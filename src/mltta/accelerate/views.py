@@ -15,12 +15,11 @@ from torch import Tensor
 from mltta.accelerate.augmix import mix_views
 from mltta.accelerate.boxes import Boxes, upload
 from mltta.accelerate.draws import draw_numbers
-from mltta.accelerate.resample import resample
 from mltta.errors import ConfigError, ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, draw_plans
 from mltta.images.geometry import CROP_DRAWS, Floats, Ints, clean_axes, crop_boxes, working_size
 from mltta.images.specs import ViewSpec
-from mltta.images.views import Preprocess, normalise_levels
+from mltta.images.views import Preprocess
 from mltta.images.views import draw_numbers as plain_numbers
 
 # Bytes that AugMix takes for each pixel of a view.
@@ -36,13 +35,6 @@ class DeviceViews:
         channels_last: lay the views out in memory as (B, N, S, S, 3).
         max_bytes: about how much memory may be used beside the images and the views.
         own_draws: draw the random numbers of a batch at once, not by numpy's generators one by one.
-        kernels: make views by kernels where they work.
-
-    Example:
-        >>> device_views = DeviceViews(Preprocess(), "cpu", torch.float32)
-        >>> views = device_views.render([torch.zeros(3, 4, 3, dtype=torch.uint8)], ViewSpec(count=2), 0, ["id"])
-        >>> tuple(views.shape)
-        (1, 2, 3, 224, 224)
     """
 
     def __init__(
@@ -54,14 +46,13 @@ class DeviceViews:
         channels_last: bool = False,
         max_bytes: int = 1 << 30,
         own_draws: bool = True,
-        kernels: bool = True,
     ) -> None:
         self.preprocess, self.device, self.dtype = preprocess, torch.device(device), dtype
         self.channels_last, self.max_bytes = channels_last, max_bytes
-        self.own_draws, self.kernels = own_draws, kernels
+        self.own_draws = own_draws
         # (3, 256) the levels themselves, and what becomes of them
         self._levels = torch.arange(256, dtype=torch.uint8).repeat(3, 1).to(self.device)
-        shown = normalise_levels(torch.arange(256).view(1, 256, 1, 1).expand(-1, -1, 1, 3), preprocess)
+        shown = _normalised(torch.arange(256).view(1, 256, 1, 1).expand(-1, -1, 1, 3), preprocess)
         self._shown = shown.view(3, 256).to(self.device, dtype)
 
     @torch.no_grad()
@@ -111,16 +102,23 @@ class DeviceViews:
         rows = np.arange(len(sizes))[:, None] * views.shape[1] + first + np.arange(each)
         stride = 3 * side if self.channels_last else side
         boxes = _boxes(sizes, axes, rows.ravel() * 3 * side * side, (side, side), stride)
-        resample(
-            source,
-            boxes,
-            views,
-            self._shown,
-            cubic=cubic,
-            channels_last=self.channels_last,
-            max_bytes=self.max_bytes,
-            kernels=self.kernels,
-        )
+        self._launch(source, boxes, views, self._shown, cubic=cubic, channels_last=self.channels_last)
+
+    def _launch(
+        self,
+        source: Tensor,
+        boxes: Boxes,
+        out: Tensor,
+        table: Tensor,
+        *,
+        cubic: bool = False,
+        channels_last: bool = True,
+    ) -> None:
+        """Have the kernels resample as many boxes at once as fit into memory."""
+        from mltta.accelerate.kernels import launch  # needs Triton
+
+        for part in boxes.chunks(self.max_bytes):
+            launch(source, part, out, table, cubic=cubic, channels_last=channels_last)
 
     def _mix(
         self, source: Tensor, sizes: Ints, axes: Ints, views: Tensor, seed: int, ids: Sequence[str]
@@ -135,18 +133,10 @@ class DeviceViews:
             part = boxes[start : start + step]
             part.place[:] -= place[start]
             levels = torch.empty(len(part), side, side, 3, dtype=torch.uint8, device=self.device)
-            resample(
-                source,
-                part,
-                levels,
-                self._levels,
-                cubic=False,
-                max_bytes=self.max_bytes,
-                kernels=self.kernels,
-            )
+            self._launch(source, part, levels, self._levels)
             numbers = np.arange(start, start + len(part))
             mixed = mix_views(levels.permute(0, 3, 1, 2), plans.pick(numbers)).permute(0, 2, 3, 1)
-            normalised = normalise_levels(mixed, self.preprocess).to(self.dtype)
+            normalised = _normalised(mixed, self.preprocess).to(self.dtype)
             shown = normalised.permute(0, 2, 3, 1) if self.channels_last else normalised
             rows = upload(numbers // each * (each + 1) + 1 + numbers % each, self.device)
             views.flatten(0, 1).index_copy_(0, rows, shown)
@@ -160,9 +150,7 @@ class DeviceViews:
         axes[:, 0, :, 1], axes[:, 0, :, 2] = sizes, small
         copies = torch.empty(int(3 * small.prod(1).sum()), dtype=torch.uint8, device=self.device)
         boxes = _boxes(sizes, axes, _starts(small), small, 3 * small[:, 0])
-        resample(
-            source, boxes, copies, self._levels, cubic=False, max_bytes=self.max_bytes, kernels=self.kernels
-        )
+        self._launch(source, boxes, copies, self._levels)
         return copies, small
 
     def _draw_crops(self, sizes: Ints, spec: ViewSpec, seed: int, ids: Sequence[str]) -> Ints:
@@ -192,6 +180,15 @@ class DeviceViews:
         if self.own_draws:
             return draw_numbers(seed, ids, count, stream, draws)
         return np.concatenate([plain_numbers(seed, id, range(1, count), stream, draws) for id in ids])
+
+
+def _normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
+    """Levels (N, S, S, 3) as `normalise_levels` of `mltta.images.views` has them, to the bit."""
+    mean, std = (
+        torch.tensor(v, device=pixels.device)[:, None, None] for v in (preprocess.mean, preprocess.std)
+    )
+    views = pixels.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.contiguous_format)
+    return views.div_(255).sub_(mean).div_(std)
 
 
 def _starts(sizes: Ints) -> Ints:

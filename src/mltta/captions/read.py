@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mltta.captions.generate.answers import is_generated, kept_in
+from mltta.captions.generate.answer_file import is_generated, kept_in
 from mltta.errors import CaptionError
 from mltta.storage.reading import UNREADABLE, explain, read_bytes, shorten, shown
 

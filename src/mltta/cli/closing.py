@@ -90,7 +90,7 @@ class Closing:
             most = ", ".join(f"{label} {count:,}" for label, count in self._labels.most_common(5))
             found.append(f"most frequent: {most}")
         elif self.tagged > 1:
-            found.append("none of the labels was found in any of them")
+            found.append("no label was shown for any of them")
         found += self.notes
         if where is not None:
             found.append(f"written to {where}")

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mltta.cli import options
 from mltta.cli.progress import bar_on_terminal
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mltta.captions.generate.asking import Engine
     from mltta.captions.generate.build import Generated
-    from mltta.captions.generate.engines import Engine
     from mltta.labels import LabelSet
 
 HELP = """Write captions for your labels, as the paper does: draw up to five labels, ask a language model for a
@@ -27,13 +26,10 @@ sentence of less than 15 words with them, keep the sentences that are short and 
 
 `mltta captions generate --labels voc --engine openai --base-url http://localhost:8000/v1 --model any --out voc.jsonl`
 
-`mltta captions generate --labels voc --engine transformers --model Qwen/Qwen2.5-7B-Instruct --out voc.jsonl`
-
 `mltta captions generate --labels "dog, sofa, lamp" --engine composer --count 500 --out rooms.jsonl`
 
-**Engines**: openai is any endpoint with OpenAI's chat completions (vLLM, llama.cpp, Ollama, hosted ones); its key is
-read from the environment variable OPENAI_API_KEY. transformers runs a Hugging Face model or a GGUF file on this
-machine (`pip install 'mltta[llm]'`). composer writes by rule, without a model.
+**Engines**: openai is any server with OpenAI's chat completions (llama.cpp, vLLM, Ollama, hosted ones); its key is
+read from the environment variable OPENAI_API_KEY. composer uses templates, without a model.
 
 `--count` is how many captions to keep; asking ends there, or after `--attempts` questions.
 
@@ -46,7 +42,6 @@ adds to the file. `--captions voc.jsonl` of other commands takes what was kept.
 
 class EngineName(str, Enum):
     openai = "openai"
-    transformers = "transformers"
     composer = "composer"
 
 
@@ -58,7 +53,7 @@ def generate(
     out: Annotated[Path, typer.Option("--out", "-o", help="JSON Lines file; one that exists is continued.")],
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="Name at the endpoint or on the hub, a folder, or a GGUF file."),
+        typer.Option("--model", "-m", help="Name of the model at the endpoint."),
     ] = None,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="Captions to keep.")] = 1000,
     attempts: Annotated[
@@ -76,8 +71,6 @@ def generate(
     concurrency: Annotated[int, typer.Option(min=1, help="openai: questions at once.")] = 8,
     timeout: Annotated[float, typer.Option(min=0.1, help="openai: seconds to wait for an answer.")] = 60.0,
     retries: Annotated[int, typer.Option(min=0, help="openai: further tries of what failed.")] = 5,
-    batch_size: Annotated[int, typer.Option(min=1, help="transformers: sentences at once.")] = 16,
-    device: options.Device = "auto",
     temperature: Annotated[float, typer.Option(min=0, help="How freely the model chooses words.")] = 0.7,
     max_tokens: Annotated[int, typer.Option(min=1, help="Length of an answer at most.")] = 96,
     seed: Annotated[int, typer.Option(help="Chooses the labels, and the words where the engine can.")] = 0,
@@ -90,10 +83,12 @@ def generate(
     counts = None if cooccurrence is None else Cooccurrence.load(cooccurrence, label_set)
     writer: Engine
     if engine is EngineName.openai:
-        from mltta.captions.generate.engines.endpoint import OPENAI, OpenAIEngine
+        if model is None:
+            raise ConfigError("--engine openai needs --model")
+        from mltta.captions.generate.endpoint import OPENAI, OpenAIEngine
 
         writer = OpenAIEngine(
-            needed(model, engine),
+            model,
             base_url or OPENAI,
             key=os.environ.get("OPENAI_API_KEY"),
             temperature=temperature,
@@ -102,18 +97,8 @@ def generate(
             timeout=timeout,
             retries=retries,
         )
-    elif engine is EngineName.transformers:
-        from mltta.captions.generate.engines.local import TransformersEngine
-
-        writer = TransformersEngine(
-            needed(model, engine),
-            temperature=temperature,
-            max_tokens=max_tokens,
-            batch_size=batch_size,
-            device=device,
-        )
     else:
-        from mltta.captions.generate.engines.composer import ComposerEngine
+        from mltta.captions.generate.asking import ComposerEngine
 
         writer = ComposerEngine(label_set)
     try:
@@ -142,13 +127,6 @@ def generate(
             err=True,
         )
         raise typer.Exit(1)
-
-
-def needed(model: str | None, engine: EngineName) -> str:
-    """The model's name, which these engines cannot do without."""
-    if model is None:
-        raise ConfigError(f"--engine {engine.value} needs --model")
-    return model
 
 
 def tell(done: Generated, labels: LabelSet) -> list[str]:

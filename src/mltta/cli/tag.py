@@ -208,6 +208,8 @@ def tag(
             "seed": seed,
             "execution": execution,
             "where": where is not None,
+            "threshold": threshold,
+            "top_k": top_k,
             "allow_urls": allow_urls,
             **written.settings(method, option or []),
         }
@@ -281,7 +283,7 @@ def tag(
         if watch and tagger.method.online:
             raise ConfigError(f"{method} learns from the photos in their order: a folder that fills has none")
         execution.prepare(tagger.backbone, len(files))
-        sink.begin(tagger.about() | {"top-k": top_k, "threshold": threshold}, tagger.labels.names)
-        run = Run(tagger, sources, sink, top_k, threshold, effects, quiet, closing, early)
+        sink.begin(tagger.about(), tagger.labels.names)
+        run = Run(tagger, sources, sink, effects, quiet, closing, early)
         code = carry_out(run, files, watch)
     raise typer.Exit(code or closing.code)

@@ -17,7 +17,7 @@ from mltta.cli.early import Early
 from mltta.cli.inputs import Source, Sources, Stamp, stamp
 from mltta.cli.progress import Progress
 from mltta.errors import ConfigError, ImageError
-from mltta.output.records import Record, to_record
+from mltta.output.records import Record
 from mltta.output.screen import Screen
 from mltta.output.tags_file import OTHERWISE, Output
 
@@ -53,8 +53,6 @@ class Run:
     tagger: Tagger
     sources: Sources
     sink: Output | Screen
-    top_k: int | None = None
-    threshold: float | None = None
     effects: Sequence[Effect] = ()
     quiet: bool = False
     closing: Closing = field(default_factory=Closing)
@@ -117,7 +115,7 @@ class Run:
 
     def _one(self, file: Source, tags: Tags, seen: Stamp | None) -> None:
         tags.image = tags.image or str(file)  # what was piped has no name of its own
-        record = to_record(tags, self.top_k, self.threshold)
+        record = tags.record()
         now = seen
         if "error" not in record and self.effects and isinstance(file, Path):
             as_seen = stamp(file) == seen

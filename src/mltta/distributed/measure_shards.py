@@ -9,7 +9,8 @@ from typing import Any
 
 from mltta.distributed.cluster import Size, connected, spread
 from mltta.errors import ConfigError
-from mltta.evaluation.measure import Answers, Measure, Measured, Spread
+from mltta.evaluation.measure import Measure, Measured, Spread
+from mltta.evaluation.rows import Record as Outcome
 from mltta.session.features import Counts
 
 #: images that a worker measures at a time, and that a lost worker costs
@@ -27,7 +28,7 @@ def measuring(address: str | None = None, size: Size | None = None, images: int 
             raise ConfigError("measuring uses CPUs only; on a machine with a GPU, measure without --ray")
 
         def spread_out(measure: Measure, places: Sequence[int]) -> Iterator[Measured]:
-            if measure.setting.backbone.device.type != "cpu":
+            if measure.question.backbone.device.type != "cpu":
                 raise ConfigError("a model on a GPU cannot be sent to workers: add --device cpu")
             sent = replace(measure, execution=replace(measure.execution, threads=fitted.threads))
             jobs = (places[at : at + images] for at in range(0, len(places), images))
@@ -49,8 +50,10 @@ class Measurer:
         self.measure: Measure = ray.get(held[0])
 
     def __call__(self, places: Sequence[int]) -> Measured:
-        answers: Answers = []
-        self.measure.pipeline.counts = Counts()
+        features = self.measure.session.features
+        features.counts = Counts()
+        records: dict[int, list[Outcome]] = {}
         for found in self.measure(places):
-            answers += found.answers
-        return Measured(len(places), answers, self.measure.pipeline.counts)
+            for number, some in found.records.items():
+                records.setdefault(number, []).extend(some)
+        return Measured(len(places), records, features.counts)

@@ -62,9 +62,9 @@ class Worker:
         import ray
 
         tagger: Tagger = self.held() if callable(self.held) else ray.get(self.held[0])
-        pipeline = tagger.pipeline
-        if pipeline.backbone.device.type == "cpu":  # other workers of this machine decode too
-            pipeline.execution = replace(pipeline.execution, threads=self.threads)
+        features = tagger.session.features
+        if tagger.backbone.device.type == "cpu":  # other workers of this machine decode too
+            features.execution = replace(features.execution, threads=self.threads)
         return tagger
 
     def tag(self, shard: Shard) -> Told:

@@ -1,4 +1,4 @@
-"""The pipeline for datasets: many methods measured on one encoding, results written as they come."""
+"""A session for datasets: many methods measured on one encoding, results written as they come."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.captions.labelled import label_captions
-from mltta.captions.store import CaptionBase, default_captions
+from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
-from mltta.decision import Decision
 from mltta.errors import ConfigError
 from mltta.evaluation.measure import Measure, Spread
-from mltta.evaluation.recipes import Recipe, Setting
+from mltta.evaluation.recipes import Recipe, dataset_digests, describe
 from mltta.evaluation.results import Result, run_name
 from mltta.evaluation.rows import Record
 from mltta.evaluation.writing import ResultWriter
-from mltta.methods import method_class
 from mltta.methods.base import Method, OnlineMethod, State
-from mltta.model.backbone import Backbone
-from mltta.model.load import load_backbone
-from mltta.model.prompts import DescriptionSource, TemplateSource, load_descriptions
+from mltta.model.prompts import DescriptionSource, TemplateSource
 from mltta.session.execution import Execution
 from mltta.session.features import Counts
+from mltta.session.question import Question
+from mltta.session.session import Session
 
-# An online method's memory is kept this often; a kill costs at most so many images, whose features are kept.
-IMAGES_A_STATE = 256
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
+
+# An online method's memory is saved this often; a kill costs at most this many images, whose features are cached.
+IMAGES_PER_STATE = 256
 
 
 @dataclass
@@ -48,8 +48,8 @@ class Evaluation:
 
 
 @dataclass
-class _Run:
-    """A recipe under way: its method, where its records go, and what an online one remembers from before."""
+class _Recording:
+    """A recipe in progress: its method, where its records go, and what an online method remembers from before."""
 
     recipe: Recipe
     method: Method
@@ -63,7 +63,7 @@ def evaluate(
     recipes: Sequence[Recipe | str],
     *,
     out: str | Path,
-    captions: CaptionBase | None = None,
+    captions: CaptionBase | str | Path | Literal[False] | None = None,
     template: TemplateSource | None = None,
     descriptions: DescriptionSource | None = None,
     teacher: Backbone | str | None = None,
@@ -83,7 +83,7 @@ def evaluate(
     Args:
         recipes: methods with their settings; a plain name takes the paper's.
         out: folder of results; each recipe gets its own inside.
-        captions: a caption base of this backbone, by default the one that ships.
+        captions: a caption base of this backbone, where one is, or False for none; by default the one that ships.
         template: one prompt template, several, or the name of a set ("openai", "simple"); by default each method's own.
         descriptions: sentences by label, or a JSON file with them; the label's feature is the mean of all its prompts.
         teacher: a second model for the methods that ask one, or "self".
@@ -99,47 +99,49 @@ def evaluate(
         raise ConfigError("give at least one method")
     if not len(dataset):
         raise ConfigError(f"{dataset.name} has no images")
-    base = captions if captions is not None else default_captions(backbone)
-    said = None if descriptions is None else load_descriptions(descriptions, dataset.labels)
-    asked = any(method_class(recipe.method).uses_teacher for recipe in chosen)
-    if isinstance(teacher, str) and teacher != "self" and asked:
-        teacher = load_backbone(teacher, device=backbone.device)  # once for all recipes
-    setting = Setting(dataset, backbone, base, template, said, teacher, seed)
-    # wrong settings end here, before any work
-    methods = [setting.method(recipe) for recipe in chosen]
+    question = Question(
+        backbone,
+        dataset.labels,
+        template=template,
+        descriptions=descriptions,
+        captions=captions,
+        teacher=teacher,
+    )
+    # wrong settings are reported here, before any work
+    methods = [question.method(recipe.method, recipe.preset, **recipe.options) for recipe in chosen]
     if spread is not None:
         _refuse_spread(methods)
+    digests = dataset_digests(dataset)
     with ExitStack() as stack:
-        runs: dict[Path, _Run] = {}
+        runs: dict[Path, _Recording] = {}
         folders = []
         for recipe, method in zip(chosen, methods, strict=True):
-            about = setting.describe(recipe, method)
+            session = Session(question, [method], seed=seed)
+            about = describe(session, dataset, recipe, method) | digests
             folder = Path(out) / dataset.name / f"{_slug(about)}-{run_name(about)}"
             folders.append(folder)
             if folder not in runs:  # two recipes may come to the same settings
-                runs[folder] = _open(folder, about, setting, recipe, method, fresh)
+                runs[folder] = _open(folder, about, dataset, recipe, method, fresh)
                 stack.callback(runs[folder].writer.close)
         done = Evaluation([], Counts(), resumed={run.recipe.key: run.writer.resumed for run in runs.values()})
-        heard = any(method.emits != "odds" for method in methods)
-        labelled = label_captions(dataset.labels, backbone, base) if heard else None
-        decision = Decision(labelled, backbone.logit_scale)
         for group in _passes(list(runs.values())):
-            _pass(setting, decision, group, cache, execution or Execution(), done, progress, spread)
+            measure = Measure(question, dataset, [], seed, cache, execution or Execution())
+            _pass(measure, group, done, progress, spread)
     done.results = [Result(folder) for folder in folders]
     done.seconds = time.perf_counter() - start
     return done
 
 
 def _open(
-    folder: Path, about: dict[str, Any], setting: Setting, recipe: Recipe, method: Method, fresh: bool
-) -> _Run:
-    """A recipe with the records of an earlier call that it can go on from."""
-    writer = ResultWriter(folder, about, setting.dataset.targets, len(method.branch_names), fresh)
-    run = _Run(recipe, method, writer)
+    folder: Path, about: dict[str, Any], dataset: Dataset, recipe: Recipe, method: Method, fresh: bool
+) -> _Recording:
+    """A recipe with the records of an earlier call that it can resume."""
+    writer = ResultWriter(folder, about, dataset.targets, len(method.branch_names), fresh)
+    run = _Recording(recipe, method, writer)
     if method.transductive:
         writer.all_or_nothing()
     elif not isinstance(method, OnlineMethod):
-        writer.retry_failed()  # a file may be mended by now; an online method has passed its place
+        writer.retry_failed()  # a file may be repaired by now; an online method has passed its place
     else:
         start = method.start()
         kept = run.writer.load_state()
@@ -147,67 +149,65 @@ def _open(
     return run
 
 
-def _passes(runs: Sequence[_Run]) -> Iterator[list[_Run]]:
-    """Runs that can share a pass over the images: those that want them in the same order."""
-    orders: dict[int | None, list[_Run]] = {}
+def _passes(runs: Sequence[_Recording]) -> Iterator[list[_Recording]]:
+    """Recipes that can share a pass over the images: those that want them in the same order."""
+    orders: dict[int | None, list[_Recording]] = {}
     for run in runs:
         orders.setdefault(run.recipe.order if run.method.online else None, []).append(run)
     yield from orders.values()
 
 
 def _pass(
-    setting: Setting,
-    decision: Decision,
-    runs: Sequence[_Run],
-    cache: bool | str | Path,
-    execution: Execution,
+    measure: Measure,
+    runs: Sequence[_Recording],
     done: Evaluation,
     progress: Callable[[int, int], None] | None,
     spread: Spread | None,
 ) -> None:
-    """Bring every run of a group to its end, encoding each image at most once."""
-    dataset = setting.dataset
+    """Finish every recipe of a group, encoding each image at most once."""
+    images = len(measure.dataset)
     order = next((run.recipe.order for run in runs if run.method.online), None)
-    places: NDArray[np.int64] = np.arange(len(dataset))
+    places: NDArray[np.int64] = np.arange(images)
     if order is not None:
-        places = np.random.default_rng(order).permutation(len(dataset))
-    wanted = ~np.stack([run.writer.done for run in runs])  # (runs, images)
-    todo = places[np.logical_or.reduce(wanted)[places]]
-    execution.prepare(setting.backbone, len(todo))
-    methods, states = [run.method for run in runs], [run.state for run in runs]
-    measure = Measure(setting, decision, methods, wanted, cache, execution, states)
-    ready = len(dataset) - len(todo)
+        places = np.random.default_rng(order).permutation(images)
+    measure.wanted = ~np.stack([run.writer.done for run in runs])
+    todo = places[measure.wanted.any(axis=0)[places]]
+    if not len(todo):
+        if progress is not None:
+            progress(images, images)
+        return
+    measure.methods, measure.states = [run.method for run in runs], [run.state for run in runs]
+    measure.execution.prepare(measure.question.backbone, len(todo))
+    ready = images - len(todo)
     for found in measure(map(int, todo)) if spread is None else spread(measure, todo.tolist()):
-        for number, records in found.answers:
-            _write(runs[number], records, done, None if spread else measure.scorers[number].state)
+        for number, records in found.records.items():
+            _write(runs[number], records, done, None if spread else measure.run.scorers[number].state)
         done.counts += found.counts
         ready += found.photos
         if progress is not None:
-            progress(ready, len(dataset))
+            progress(ready, images)
     if spread is not None:
         return
-    done.counts += measure.pipeline.counts
-    for number, records in measure.at_end():
-        state = measure.scorers[number].state
+    done.counts += measure.session.features.counts
+    for number, records in measure.at_end().records.items():
         _write(runs[number], records, done)
-        if state is not None:
-            runs[number].writer.save_state(state)
+    for run, scorer in zip(runs, measure.run.scorers, strict=True):
+        if scorer.state is not None:
+            run.writer.save_state(scorer.state)
 
 
-def _write(run: _Run, records: Sequence[Record], done: Evaluation, state: State | None = None) -> None:
-    """Append one record for each image, and now and then what the method remembers."""
-    if not records:
-        return
+def _write(run: _Recording, records: Sequence[Record], done: Evaluation, state: State | None = None) -> None:
+    """Append one record per image, and from time to time what the method remembers."""
     before = run.writer.count
     run.writer.write(records)
-    if state is not None and run.writer.count // IMAGES_A_STATE > before // IMAGES_A_STATE:
+    if state is not None and run.writer.count // IMAGES_PER_STATE > before // IMAGES_PER_STATE:
         run.writer.save_state(state)
     seconds = sum(record.ms for record in records) / 1000
     done.adapt_seconds[run.recipe.key] = done.adapt_seconds.get(run.recipe.key, 0.0) + seconds
 
 
 def _refuse_spread(methods: Sequence[Method]) -> None:
-    """Methods that see images one after another, or all at once, cannot be measured apart."""
+    """Methods that see images one after another, or all at once, cannot be spread over workers."""
     bound = next((method.name for method in methods if method.online or method.transductive), None)
     if bound is not None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Methods on the photos of a dataset, one encoding for all of them: here, or in a worker that it is sent to."""
+"""A session over the photos of a dataset: here, or in a worker that it is sent to."""
 
 from __future__ import annotations
 
@@ -12,101 +12,85 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.data import Dataset
-from mltta.decision import Decision
-from mltta.evaluation.recipes import Setting
 from mltta.evaluation.rows import Record
+from mltta.images.specs import AnySpec
 from mltta.methods.base import Method, State
 from mltta.session.cache import FeatureCache
 from mltta.session.execution import Execution
-from mltta.session.features import Counts, Features, Pipeline
-from mltta.session.overlap import overlapped
+from mltta.session.features import Counts
 from mltta.session.prepare import Photo
-from mltta.session.score import Begun, Scored, Scorer
-
-#: what was scored, by the number of the method
-Answers: TypeAlias = list[tuple[int, list[Record]]]
+from mltta.session.question import Question
+from mltta.session.scorer import Scored
+from mltta.session.session import Answers, Run, Session
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Some photos that are done: how many, the records of each method that wanted them, where features came from."""
+    """Some finished photos: how many, the records of each method that wanted them, where features came from."""
 
     photos: int
-    answers: Answers
+    #: by the number of the method
+    records: dict[int, list[Record]]
     counts: Counts = field(default_factory=Counts)
 
 
 @dataclass
 class Measure:
-    """A pass over photos for several methods; what it works with is made where it is first used."""
+    """A pass over a dataset for several methods; its session is made where it is first used."""
 
-    setting: Setting
-    decision: Decision
+    question: Question
+    dataset: Dataset
     methods: Sequence[Method]
-    #: (methods, images) which method wants which photo
-    wanted: NDArray[np.bool_]
+    seed: int = 0
     cache: bool | str | Path = False
     execution: Execution = field(default_factory=Execution)
+    #: (methods, images) which method wants which photo
+    wanted: NDArray[np.bool_] | None = None
     #: what online methods remember
     states: Sequence[State | None] = ()
 
     @cached_property
-    def pipeline(self) -> Pipeline:
-        backbone, seed = self.setting.backbone, self.setting.seed
-        folder = None if isinstance(self.cache, bool) else Path(self.cache)
-        return Pipeline(
-            backbone,
-            (spec for method in self.methods for spec in method.needs),
-            seed=seed,
+    def session(self) -> Session:
+        return Session(
+            self.question,
+            self.methods,
+            seed=self.seed,
             execution=self.execution,
-            cache=None if self.cache is False else lambda spec: FeatureCache(backbone, spec, seed, folder),
-            fetch=_Photos(self.setting.dataset),
+            cache=None if self.cache is False else self._cache,
+            fetch=_Photos(self.dataset),
         )
 
     @cached_property
-    def scorers(self) -> list[Scorer]:
-        states = self.states or [None] * len(self.methods)
-        return [
-            Scorer(method, self.decision, self.pipeline, state)
-            for method, state in zip(self.methods, states, strict=True)
-        ]
+    def run(self) -> Run:
+        return self.session.start(self.states, self.wanted)
 
     def __call__(self, places: Iterable[int]) -> Iterator[Measured]:
-        """Batches of photos, by their places in the dataset, in order; a GPU is not waited for in between."""
+        """Batches of photos, by their places in the dataset, in order."""
+        for batch in self.run.batches(places):
+            yield Measured(len(batch), self._records(batch))
 
-        def begin(photos: list[Features]) -> tuple[int, list[tuple[int, Begun]]]:
-            begun = []
-            for number, scorer in enumerate(self.scorers):
-                own = [item for item in photos if self.wanted[number, item.photo.index]]
-                if own:
-                    begun.append((number, scorer.begin(own)))
-            return len(photos), begun
+    def at_end(self) -> Measured:
+        """What transductive methods say once they have seen all photos."""
+        return Measured(0, self._records(self.run.at_end()))
 
-        def finish(begun: tuple[int, list[tuple[int, Begun]]]) -> Measured:
-            answers = [(number, self.records(self.scorers[number].finish(some))) for number, some in begun[1]]
-            return Measured(begun[0], answers)
+    def _records(self, answers: Iterable[Answers]) -> dict[int, list[Record]]:
+        found: dict[int, list[Record]] = {}
+        for said in answers:
+            for number, scored in enumerate(said):
+                if scored is not None:
+                    found.setdefault(number, []).append(self._record(scored))
+        return found
 
-        behind = self.setting.backbone.device.type != "cpu"
-        yield from overlapped(self.pipeline(places), begin, finish, behind)
+    def _record(self, scored: Scored) -> Record:
+        id = self.dataset.ids[scored.photo.index]
+        if scored.shown is None:
+            return Record(scored.photo.index, id, error=scored.error)
+        shown = tuple(np.flatnonzero(scored.shown).tolist())
+        return Record(scored.photo.index, id, scored.branches, scored.scores, shown, scored.ms)
 
-    def at_end(self) -> Answers:
-        """What transductive methods say when they have seen all photos."""
-        return [(number, self.records(scorer.at_end())) for number, scorer in enumerate(self.scorers)]
-
-    def records(self, scored: Sequence[Scored]) -> list[Record]:
-        """Outcomes as they are kept, called by the ids of the dataset."""
-        return [_record(one, self.setting.dataset.ids[one.photo.index]) for one in scored]
-
-
-#: takes photos to others that measure them, and brings back what they say, in any order
-Spread: TypeAlias = Callable[[Measure, Sequence[int]], Iterator[Measured]]
-
-
-def _record(scored: Scored, id: str) -> Record:
-    if scored.branches is None or scored.score is None or scored.present is None:
-        return Record(scored.photo.index, id, error=scored.error)
-    shown = tuple(scored.present.nonzero().flatten().tolist())
-    return Record(scored.photo.index, id, scored.branches.numpy(), scored.score.numpy(), shown, scored.ms)
+    def _cache(self, spec: AnySpec) -> FeatureCache:
+        folder = None if isinstance(self.cache, bool) else Path(self.cache)
+        return FeatureCache(self.question.backbone, spec, self.seed, folder)
 
 
 class _Photos:
@@ -118,3 +102,7 @@ class _Photos:
 
     def __call__(self, index: int) -> Photo:
         return Photo(index, self.ids[index], self.images[index], self.ids[index])
+
+
+#: sends photos to others that measure them, and brings back what they say, in any order
+Spread: TypeAlias = Callable[[Measure, Sequence[int]], Iterator[Measured]]

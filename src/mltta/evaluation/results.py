@@ -81,11 +81,11 @@ class Result:
         ):
             lines = read_lines(file, scores, self.shape, len(self), checked and self._sealed)
             for number, line in enumerate(lines, start=1):
-                if line.record is None:
+                if line.held is None:
                     if not line.cut_off:
                         raise damaged(self.folder, number)
                     return  # a kill
-                yield line.record
+                yield line.held
 
     @cached_property
     def _read(self) -> _Columns:

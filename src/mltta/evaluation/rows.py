@@ -6,21 +6,17 @@ left is a whole beginning. Each line ends with a checksum of itself and of its r
 
 from __future__ import annotations
 
-import json
 import os
-import re
-import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mltta.storage import journal
+from mltta.storage.journal import SealedLine, sealed_line
 from mltta.storage.reading import UNREADABLE
-
-#: what a line with a checksum ends with
-_SEALED = re.compile(rb', "crc32": "([0-9a-f]{8})"\}\n$')
 
 
 @dataclass(frozen=True)
@@ -45,29 +41,16 @@ def to_row(record: Record) -> bytes:
 def to_line(record: Record, row: bytes = b"") -> bytes:
     """The record without its scores, sealed with them."""
     held: dict[str, Any] = {"index": record.index, "id": record.id}
-    held |= (
-        {"error": record.error}
-        if record.scores is None
-        else {"present": list(record.present), "ms": round(record.ms, 3)}
-    )
-    # a path that is not UTF-8 holds surrogates, which JSON can only escape
-    said = json.dumps(held, ensure_ascii=False).encode(errors="backslashreplace")[:-1]
-    return said + b', "crc32": "%08x"}\n' % zlib.crc32(row, zlib.crc32(said))
-
-
-@dataclass(frozen=True)
-class Line:
-    """A record as it lies on disk: what it says, or None where it is damaged or cut off."""
-
-    record: dict[str, Any] | None
-    size: int
-    #: a kill cuts off the end of the last line, or its row; anything else is damage
-    cut_off: bool = False
+    if record.scores is None:
+        held["error"] = record.error
+    else:
+        held |= {"present": list(record.present), "ms": round(record.ms, 3)}
+    return sealed_line(held, row)
 
 
 def read_lines(
     records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int, sealed: bool = True
-) -> Iterator[Line]:
+) -> Iterator[SealedLine]:
     """Every line of a result, compared with its checksum and its row of scores.
 
     Args:
@@ -77,18 +60,19 @@ def read_lines(
     size = row_bytes(shape)
     rows = os.fstat(scores.fileno()).st_size // size
     scores.seek(0)
-    for line in records:
-        if not line.endswith(b"\n"):
-            yield Line(None, len(line), cut_off=True)
-            return
-        record = _parse(line, shape[1], images)
-        if record is not None and "error" not in record:
-            if not rows:
-                yield Line(None, len(line), cut_off=True)
-                return
-            rows -= 1
-        row = scores.read(size) if sealed and record is not None and "error" not in record else b""
-        yield Line(record if not sealed or _fits(line, row) else None, len(line))
+
+    def row_of(held: dict[str, Any]) -> bytes | None:
+        nonlocal rows
+        if "error" in held or not _makes_sense(held, shape[1], images):
+            return b""
+        if not rows:
+            return None
+        rows -= 1
+        return scores.read(size) if sealed else b""
+
+    for line in journal.read_lines(records, row_of, sealed):
+        known = line.held is not None and _makes_sense(line.held, shape[1], images)
+        yield line if known else replace(line, held=None)
 
 
 def row_bytes(shape: tuple[int, int]) -> int:
@@ -96,20 +80,12 @@ def row_bytes(shape: tuple[int, int]) -> int:
     return 4 * (shape[0] + 1) * shape[1]
 
 
-def _fits(line: bytes, row: bytes) -> bool:
-    """Whether a line's checksum is that of the line and its row."""
-    seal = _SEALED.search(line)
-    return seal is not None and int(seal[1], 16) == zlib.crc32(row, zlib.crc32(line[: seal.start()]))
-
-
-def _parse(line: bytes, labels: int, images: int) -> dict[str, Any] | None:
-    """A record that makes sense, or None."""
+def _makes_sense(held: dict[str, Any], labels: int, images: int) -> bool:
     try:
-        held = json.loads(line)
         known = isinstance(held["id"], str) and isinstance(held["index"], int) and 0 <= held["index"] < images
         if "error" in held:
-            return held if known and isinstance(held["error"], str) else None
+            return known and isinstance(held["error"], str)
         labelled = all(isinstance(label, int) and 0 <= label < labels for label in held["present"])
-        return held if known and labelled and 0 <= held["ms"] < float("inf") else None
+        return bool(known and labelled and 0 <= held["ms"] < float("inf"))
     except UNREADABLE:
-        return None
+        return False

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from mltta.errors import MlttaError
-from mltta.evaluation.rows import Line, Record, read_lines, row_bytes, to_line, to_row
+from mltta.evaluation.rows import Record, read_lines, row_bytes, to_line, to_row
 from mltta.evaluation.run_file import damaged, read_run, run_text
 from mltta.methods.base import State
 from mltta.storage import atomic, checksums
+from mltta.storage.journal import SealedLine
 from mltta.storage.reading import reading
 from mltta.storage.tensors import to_bytes
 
@@ -123,15 +124,15 @@ class ResultWriter:
         end = rows = count = 0
         lines = read_lines(self._records, self._scores, self.shape, len(self.done))
         for line in lines:
-            if line.record is None or count == at_most:
+            if line.held is None or count == at_most:
                 _refuse_damage(self.folder, count + 1, line, lines)
                 break
-            good = "error" not in line.record
+            good = "error" not in line.held
             rows += good
-            (failed.discard if good else failed.add)(line.record["index"])
+            (failed.discard if good else failed.add)(line.held["index"])
             count += 1
             end += line.size
-            self.done[line.record["index"]] = True
+            self.done[line.held["index"]] = True
         self._failed = sorted(failed)
         self.count = self.resumed = count
         self._records.truncate(end)
@@ -195,10 +196,10 @@ def _read_state(file: Path) -> tuple[int, State]:
     return kept, state
 
 
-def _refuse_damage(folder: Path, number: int, line: Line, after: Iterator[Line]) -> None:
+def _refuse_damage(folder: Path, number: int, line: SealedLine, after: Iterator[SealedLine]) -> None:
     """Refuse damage with whole records behind it; at the end it is what a power cut leaves, and is measured again."""
-    if line.record is not None or line.cut_off:
+    if line.held is not None or line.cut_off:
         return
-    if any(other.record is not None for other in after):
+    if any(other.held is not None for other in after):
         raise damaged(folder, number)
     log.warning("%s: its records from line %d on are damaged and are measured again", folder, number)

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 from mltta.errors import ImageError
@@ -25,6 +25,8 @@ from mltta.images.specs import LocalSpec, ViewSpec, floats, is_count, require
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+#: views (N, 3, S, S) as a model takes them
+Pixels = NDArray[np.float32]
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 _RESIZE_MODES = ("shortest", "squash", "longest")
 _MOST_RESIZED = 1 << 24
@@ -81,10 +83,10 @@ class Preprocess:
         )
 
 
-def render_local(image: Image.Image, spec: LocalSpec, preprocess: Preprocess) -> torch.Tensor:
+def render_local(image: Image.Image, spec: LocalSpec, preprocess: Preprocess) -> Pixels:
     """Render the input of local views, normalised for the model, (1, 3, size, size)."""
     shown = clean_view(load_image(image, working=True), preprocess.at(spec.size))
-    return normalise_levels(torch.from_numpy(np.array(shown)[None]), preprocess)
+    return normalise_levels(np.asarray(shown)[None], preprocess)
 
 
 def render_views(
@@ -96,7 +98,7 @@ def render_views(
     image_id: str | None = None,
     indices: Iterable[int] | None = None,
     name: str | None = None,
-) -> torch.Tensor:
+) -> Pixels:
     """Render the views of an image, normalised for the model.
 
     View j depends on (seed, image id, spec without its count, j) alone: 16 views are the first 16 of 64.
@@ -111,7 +113,7 @@ def render_views(
 
     Example:
         >>> views = render_views(Image.new("RGB", (500, 375)), ViewSpec(count=4), Preprocess())
-        >>> tuple(views.shape)
+        >>> views.shape
         (4, 3, 224, 224)
     """
     chosen = range(spec.count) if indices is None else [int(j) for j in indices]
@@ -123,7 +125,7 @@ def render_views(
         pixels = np.empty((len(chosen), size, size, 3), np.uint8)
         for row, j in zip(pixels, chosen, strict=True):
             row[:] = np.asarray(clean_view(load_image(files[j], working=True), preprocess))
-        return normalise_levels(torch.from_numpy(pixels), preprocess)
+        return normalise_levels(pixels, preprocess)
     image = load_image(image, working=True)
     identity = content_id(image) if image_id is None else image_id
     # AugMix leaves fractions of levels, plain crops do not.
@@ -145,7 +147,7 @@ def render_views(
         if flipped:
             crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         row[:] = np.asarray(crop) if plans is None else augmix(crop, plans, v)
-    return normalise_levels(torch.from_numpy(pixels), preprocess)
+    return normalise_levels(pixels, preprocess)
 
 
 def generated_folder(folder: str | Path, name: str) -> Path:
@@ -206,18 +208,11 @@ def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
     return resized.crop((x.first, y.first, x.first + size, y.first + size))
 
 
-def normalise_levels(pixels: torch.Tensor, preprocess: Preprocess) -> torch.Tensor:
+def normalise_levels(pixels: NDArray[Any], preprocess: Preprocess) -> Pixels:
     """Turn levels (N, S, S, 3) into `(x / 255 - mean) / std`, channels first."""
-    shape, shown = (1, 3, 1, 1), pixels.permute(0, 3, 1, 2)
-    if pixels.device.type == "cpu":
-        # by numpy, to the same bits: torch would start threads of its own in each of those that decode
-        mean, std = (np.array(v, np.float32).reshape(shape) for v in (preprocess.mean, preprocess.std))
-        views = shown.numpy().astype(np.float32, order="C")
-        views /= 255
-        views -= mean
-        views /= std
-        return torch.from_numpy(views)
-    means, stds = (
-        torch.tensor(v, device=pixels.device).view(shape) for v in (preprocess.mean, preprocess.std)
-    )
-    return shown.to(torch.float32, memory_format=torch.contiguous_format).div_(255).sub_(means).div_(stds)
+    mean, std = (np.array(v, np.float32)[:, None, None] for v in (preprocess.mean, preprocess.std))
+    views = pixels.transpose(0, 3, 1, 2).astype(np.float32, order="C")
+    views /= 255
+    views -= mean
+    views /= std
+    return views

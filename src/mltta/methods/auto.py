@@ -16,7 +16,7 @@ from mltta.images.specs import AnySpec, LocalSpec
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import Config, Rule, local_spec
 from mltta.methods.words import in_context
-from mltta.model.encoded import Encoded
+from mltta.model.encoded import Encoded, LocalFeatures
 
 log = logging.getLogger("mltta")
 #: cells of the map that says where a label was found, each way
@@ -107,8 +107,8 @@ class Auto(Method):
         return "odds"
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        scales = [encoded.features(spec) for spec in self.needs]  # each (B, 5 + L, D)
-        seen = self.over_scales([self.seen(views[:, LocalSpec.PARTS :]) for views in scales])
+        scales = [encoded.local(spec) for spec in self.needs]
+        seen = self.over_scales([self.seen(look.windows) for look in scales])
         return {"view": self.odds(self.evidence(seen, self.heard(scales)))}
 
     def where(self, encoded: Encoded) -> Tensor:
@@ -116,7 +116,7 @@ class Auto(Method):
         found = []
         for spec in self.needs:
             assert isinstance(spec, LocalSpec)
-            p = self.posterior(encoded.features(spec)[:, LocalSpec.PARTS :])  # (B, L, C)
+            p = self.posterior(encoded.local(spec).windows)  # (B, L, C)
             n = math.isqrt(p.shape[1])
             starts = [(1 - spec.window / spec.size) * i / max(1, n - 1) for i in range(n)]
             each = torch.from_numpy(cover(starts, spec.window / spec.size, GRID)).to(p)  # (n, GRID)
@@ -148,11 +148,11 @@ class Auto(Method):
         mean = (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
         return torch.stack([mean, p.amax(dim=1)])
 
-    def heard(self, scales: Sequence[Tensor]) -> Tensor | None:
+    def heard(self, scales: Sequence[LocalFeatures]) -> Tensor | None:
         """The share (B, C) of captions that name each label: half by the whole middle look, half by its quarters."""
         if self.captions is None:
             return None
-        parts = scales[len(scales) // 2][:, : LocalSpec.PARTS]  # (B, 5, D)
+        parts = scales[len(scales) // 2].parts  # (B, 5, D)
         heard = self.captions.shares(parts.flatten(0, 1), self.logit_scale).view(*parts.shape[:2], -1)
         return (heard[:, 0] + heard[:, 1:].mean(dim=1)) / 2
 

@@ -16,7 +16,8 @@ from mltta.images.specs import AnySpec
 from mltta.labels import LabelSet
 from mltta.methods.config import Config
 from mltta.methods.plugins import load_installed, method_in_file
-from mltta.model.encoded import Encoded, Views, union
+from mltta.model.context_views import Views
+from mltta.model.encoded import Encoded, union
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.prompts import DEFAULT_TEMPLATE, TemplateSource
 

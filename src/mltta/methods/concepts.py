@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.images.specs import AnySpec, LocalSpec
+from mltta.images.specs import AnySpec
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import MOST_KEPT, Config, Rule, local_spec
 from mltta.model.encoded import Encoded
@@ -68,8 +68,8 @@ class Concepts(Method):
         return ["text", "concepts"]
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        views = encoded.features(self.needs[0])  # (B, 1 + 5 + L, D)
-        views = torch.cat([views[:, :1], views[:, 1 + LocalSpec.PARTS :]], dim=1)
+        found = encoded.local(self.needs[0])
+        views = torch.cat([found.clean, found.windows], dim=1)  # (B, 1 + L, D)
         scale = self.logit_scale
         return {
             "text": scale * self.pooled(views @ self.text.features.T),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -87,8 +88,8 @@ class DART(OnlineMethod):
 
     def step(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
         c, spec = self.config, self.needs[0]
-        pixels = encoded.pixels(spec, self.preprocess, torch.arange(c.views)[None])[0]  # (N, 3, S, S)
-        tokens = self.tower.begin(pixels)
+        pixels = encoded.pixels(spec, self.preprocess, np.arange(c.views)[None])[0]  # (N, 3, S, S)
+        tokens = self.tower.begin(torch.from_numpy(pixels))
         k = None if self.captions is None else weak_label_counts(self.captions, encoded.features(spec)[0])
         context = c.text_weight * state["text_shadow"] + (1 - c.text_weight) * self.text.context
         context, prompt = self.tune(tokens, k, context, state["image_prompt"][0, 0])

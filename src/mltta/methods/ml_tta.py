@@ -14,7 +14,8 @@ from mltta.methods.base import Merging, Method, Problem, register
 from mltta.methods.config import MOST_STEPS, Rule, ViewConfig
 from mltta.methods.retrieval import WeakLabels, combined_labels
 from mltta.methods.tuning import Loss, tune_context
-from mltta.model.encoded import Encoded, Views
+from mltta.model.context_views import Views
+from mltta.model.encoded import Encoded
 from mltta.objectives import bound_entropy, entropy, label_set_bce, select_confident
 
 

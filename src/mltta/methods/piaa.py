@@ -75,8 +75,8 @@ class PIAA(OnlineMethod):
         return {**memory, "weight": text.clone(), "bias": bias, "images": text.new_zeros(())}
 
     def step(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
-        c, rows = self.config, encoded.features(self.needs[0])[0]
-        image, cells = rows[0], rows[1 + LocalSpec.PARTS :]  # (D,), (L, D)
+        c, found = self.config, encoded.local(self.needs[0])
+        image, cells = found.clean[0, 0], found.windows[0]  # (D,), (L, D)
         fit = (cells @ state["weight"].T + state["bias"]) / c.soften  # (L, C)
         best = fit.softmax(dim=-1).amax(dim=0)
         whole = (c.whole * self.text.features @ image).softmax(dim=-1)

@@ -66,7 +66,8 @@ class RLCF(Method):
         teacher = self.problem.teacher
         assert teacher is not None  # checked by the base class
         if teacher.backbone is not None:
-            pixels = encoded.pixels(self.needs[0], teacher.backbone.preprocess, chosen)  # (B, n, 3, S, S)
+            shown = encoded.pixels(self.needs[0], teacher.backbone.preprocess, chosen)
+            pixels = torch.from_numpy(shown)  # (B, n, 3, S, S)
             # On the CPU one image a pass, so that no image depends on those beside it.
             parts = pixels if teacher.backbone.device.type == "cpu" else [pixels.flatten(0, 1)]
             features = torch.cat([teacher.backbone.encode_images(part) for part in parts])

@@ -103,7 +103,7 @@ class TagCLIP(Method):
         """The images (B, 3, S, S) at the size that patches are read at."""
         first = torch.zeros(len(encoded), 1, dtype=torch.long)
         pixels = encoded.pixels(ViewSpec(count=1), self.preprocess, first)[:, 0]
-        return pixels.to(self.text.features.device)
+        return torch.from_numpy(pixels).to(self.text.features.device)
 
     def score(self, pixels: Tensor) -> Tensor:
         """Scores (C,) of one image (3, S, S)."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from mltta.model.encoded import Views
+from mltta.model.context_views import Views
 from mltta.model.label_encoder import LabelEncoder
 
 BETAS, EPS = (0.9, 0.999), 1e-8

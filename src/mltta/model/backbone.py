@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mltta.arrays import Array
 from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, LocalSpec
 from mltta.images.views import Preprocess
@@ -19,7 +20,9 @@ from mltta.labels import LabelSet
 from mltta.model import vocabulary as vocabulary_
 from mltta.model import weights as weights_
 from mltta.model.acceleration import Acceleration, Renderer
-from mltta.model.encoded import Encoded, Views
+from mltta.model.context_views import Views
+from mltta.model.encoded import Encoded
+from mltta.model.engine import TorchEngine
 from mltta.model.image_tower import ImageTower
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.learned_prompts import AnyPrompts
@@ -74,6 +77,11 @@ class Backbone:
         self._local_towers: dict[LocalSpec, ImageTower] = {}
         self._local_renderers: dict[int, Renderer | None] = {}
         self._vocabularies: dict[tuple[str, ...], Vocabulary] = {}
+
+    @property
+    def engine(self) -> TorchEngine:
+        """Encodes photos and runs methods where the model is."""
+        return TorchEngine(self)
 
     @property
     def context_length(self) -> int:
@@ -161,9 +169,13 @@ class Backbone:
             self._local_renderers[spec.size] = made
         return self._local_renderers[spec.size]
 
-    def encode_images(self, pixels: Tensor) -> Tensor:
+    def asarray(self, values: Array) -> Tensor:
+        """The same numbers as an array on the device that features are on."""
+        return torch.as_tensor(values, device=self.device)
+
+    def encode_images(self, pixels: Array) -> Tensor:
         """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
-        return self.image_tower(pixels)
+        return self.image_tower(torch.as_tensor(pixels))
 
     @torch.no_grad()
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:

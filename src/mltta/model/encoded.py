@@ -3,33 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-import torch
+import numpy as np
 from PIL.Image import Image
-from torch import Tensor
 
+from mltta.arrays import Array
 from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, LocalSpec
-from mltta.images.views import Preprocess, render_views
+from mltta.images.views import Pixels, Preprocess, render_views
 
 
 class Look(Protocol):
     """Renders chosen views of one image again, the same to the bit, as some model wants them."""
 
-    def __call__(self, spec: AnySpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
+    def __call__(self, spec: AnySpec, preprocess: Preprocess, views: Sequence[int]) -> Pixels:
         """Pixels (n, 3, S, S)."""
 
 
 def look_at(read: Callable[[], Image], *, seed: int, name: str) -> Look:
     """How to render views of an image again, which is read when that is asked for."""
 
-    def look(spec: AnySpec, preprocess: Preprocess, views: Sequence[int]) -> Tensor:
+    def look(spec: AnySpec, preprocess: Preprocess, views: Sequence[int]) -> Pixels:
         if isinstance(spec, LocalSpec):
             raise ConfigError("windows of a feature map cannot be looked at again one by one: use crops")
         return render_views(read(), spec, preprocess, seed=seed, indices=views, name=name)
 
     return look
+
+
+@dataclass(frozen=True)
+class LocalFeatures:
+    """Unit features of local views: rows (B, n, D) in the order of `mltta.model.local`, each part by its name."""
+
+    rows: Array
+    spec: LocalSpec
+
+    @property
+    def clean(self) -> Array:
+        """The clean view (B, 1, D), of specs that have one."""
+        return self.rows[:, : int(self.spec.clean)]
+
+    @property
+    def parts(self) -> Array:
+        """The whole input and its quarters (B, 5, D)."""
+        return self.rows[:, self.spec.clean :][:, : LocalSpec.PARTS]
+
+    @property
+    def whole(self) -> Array:
+        """The whole input (B, 1, D)."""
+        return self.parts[:, :1]
+
+    @property
+    def quarters(self) -> Array:
+        """The quarters of the input (B, 4, D)."""
+        return self.parts[:, 1:]
+
+    @property
+    def windows(self) -> Array:
+        """The windows (B, L, D), row by row."""
+        return self.rows[:, self.spec.clean :][:, LocalSpec.PARTS :]
 
 
 class Encoded:
@@ -38,7 +72,7 @@ class Encoded:
     The few methods that look again, with a teacher or with a prompt inside the image tower, ask for ``pixels``.
     """
 
-    def __init__(self, features: Mapping[AnySpec, Tensor], looks: Sequence[Look] = ()):
+    def __init__(self, features: Mapping[AnySpec, Array], looks: Sequence[Look] = ()):
         """Args:
         features: (B, N, D) for each spec.
         looks: for each image how to render its views again; none where no method needs to.
@@ -46,19 +80,24 @@ class Encoded:
         self._features = dict(features)
         self._looks = looks
 
-    def features(self, spec: AnySpec) -> Tensor:
+    def features(self, spec: AnySpec) -> Array:
         """Unit features (B, N, D) of the views that ``spec`` asks for."""
         for have, features in self._features.items():
             if have.covers(spec):
                 return features if isinstance(spec, LocalSpec) else features[:, : spec.count]
         raise ConfigError(f"these views were not encoded: {spec}")
 
-    def pixels(self, spec: AnySpec, preprocess: Preprocess, views: Tensor) -> Tensor:
+    def local(self, spec: AnySpec) -> LocalFeatures:
+        """The features of local views by the part of the image that they show."""
+        assert isinstance(spec, LocalSpec), spec
+        return LocalFeatures(self.features(spec), spec)
+
+    def pixels(self, spec: AnySpec, preprocess: Preprocess, views: Array) -> Pixels:
         """Pixels (B, n, 3, S, S) of the chosen views (B, n) of each image, rendered again."""
         if len(self._looks) != len(self):
             raise ConfigError("this method looks at the images again, and only their features are here")
         chosen = zip(self._looks, views.tolist(), strict=True)
-        return torch.stack([look(spec, preprocess, own) for look, own in chosen])
+        return np.stack([look(spec, preprocess, own) for look, own in chosen])
 
     def __len__(self) -> int:
         return next(iter(self._features.values())).shape[0]
@@ -76,39 +115,3 @@ def union(specs: Iterable[AnySpec]) -> list[AnySpec]:
         if not any(have.covers(spec) for have in kept):
             kept.append(spec)
     return kept
-
-
-class Views:
-    """Rows (B, n, D) that a loss looks at: views, or captions in their place. The same under every context."""
-
-    #: whether ``views(contexts)`` differs from ``features``
-    read_context = False
-
-    def __init__(self, features: Tensor):
-        self._given = features
-
-    @classmethod
-    def of(cls, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
-        """The views of some specs, one spec after another."""
-        return cls(torch.cat([encoded.features(spec) for spec in specs], dim=1))
-
-    @property
-    def features(self) -> Tensor:
-        """Unit features (B, n, D) under the initial context."""
-        return self._given
-
-    def take(self, chosen: Tensor) -> Views:
-        """Some of the views (B, n) of each image."""
-        return Views(self._given.take_along_dim(chosen[..., None], dim=1))
-
-    def clean(self, contexts: Tensor) -> Tensor:
-        """Features (B, 1, D) of view 0, the clean one, under contexts (B, M, W)."""
-        return self._given[:, :1]
-
-    def __call__(self, contexts: Tensor) -> Tensor:
-        """Unit features (B, n, D) under contexts (B, M, W)."""
-        return self._given
-
-    def pull_back(self, contexts: Tensor, gradients: Tensor) -> Tensor:
-        """Gradients (B, n, D) of the features at contexts (B, M, W), brought back to the contexts."""
-        return torch.zeros_like(contexts)

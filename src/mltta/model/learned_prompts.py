@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-import torch
 from torch import Tensor
 
 from mltta.errors import ConfigError, WeightsError
@@ -253,8 +252,3 @@ def _about(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
         if name in about and not isinstance(about[name], kind):
             raise WeightsError(f"{file} is not a file of prompts that can be read: its {name} makes no sense")
     return {name: value for name, value in about.items() if name not in ("format", "kind")}, header
-
-
-def coop(context: Tensor, **about: Any) -> CoOp:
-    """CoOp prompts from context vectors (M, W), or (C, M, W) with others for each label."""
-    return CoOp({"ctx": context.detach().to("cpu", torch.float32)}, about)

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,7 +18,8 @@ from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, LocalSpec
 from mltta.labels import LabelSet
 from mltta.model.backbone import Backbone
-from mltta.model.encoded import Encoded, Views
+from mltta.model.context_views import Views
+from mltta.model.encoded import Encoded
 from mltta.model.image_tower import ImageTower
 from mltta.model.learned_prompts import AnyPrompts, CoOp, MaPLe, load_prompts
 from mltta.model.prompts import Prompts, build_prompts, split_template
@@ -229,6 +231,6 @@ class PromptedViews(Views):
                 if own < spec.count:
                     break
                 own -= spec.count
-            pixels = self._encoded[image].pixels(spec, self._backbone.preprocess, torch.tensor([[own]]))
-            self._rendered[image, view] = pixels[0, 0]
+            pixels = self._encoded[image].pixels(spec, self._backbone.preprocess, np.array([[own]]))
+            self._rendered[image, view] = torch.from_numpy(pixels[0, 0])
         return self._rendered[image, view]

@@ -116,12 +116,6 @@ def build_prompts(
     return Prompts(texts, tokens, start, n_before, end)
 
 
-def random_context(n_context: int, width: int, seed: int = 0) -> Tensor:
-    """Context vectors (M, W) drawn as CoOp draws them: normal, standard deviation 0.02."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n_context, width, generator=generator) * 0.02
-
-
 class Descriptions(dict[str, tuple[str, ...]]):
     """Sentences by the label's name, checked against a label list; `load_descriptions` makes them."""
 

@@ -7,19 +7,17 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from mltta.output.records import Record, plain, printable
-
-_LONG = ["image", "label", "score", "present", "error"]
-_WIDE = ["image", "present", "labels", "scores", "error"]
+from mltta.output.records import COLUMNS, Record, plain, printable, table_rows
 
 
 @dataclass(frozen=True)
-class Lines:
+class TextFormat:
     """A text format: what stands before all images, for each, between them and behind them."""
 
-    text: Callable[[Record], str]
+    entry: Callable[[Record], str]
     head: str = ""
     between: str = ""
     tail: str = ""
@@ -33,57 +31,51 @@ class Lines:
         """The whole text, a piece at a time."""
         yield self.head
         for number, record in enumerate(records):
-            yield (self.between if number else "") + self.text(record)
+            yield (self.between if number else "") + self.entry(record)
         yield self.tail
 
-
-def csv_lines(wide: bool = False, end: str = "\r\n") -> Lines:
-    """One row a label, or one row an image; a screen makes the system's own line ends out of "\\n"."""
-
-    def rows(cells: Iterable[Iterable[object]]) -> str:
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator=end).writerows(cells)
-        return printable(text.getvalue())
-
-    return Lines(lambda record: rows((_wide if wide else _long)(record)), rows([_WIDE if wide else _LONG]))
+    def write(self, part: Path, records: Iterable[Record]) -> None:
+        """Write the whole text to a file."""
+        with part.open("wb") as file:
+            for piece in self.pieces(records):
+                file.write(piece.encode())
 
 
-def _long(record: Record) -> Iterator[list[object]]:
-    image = record["image"]
-    if "error" in record:
-        yield [image, "", "", "", record["error"]]
-        return
-    if not record["labels"]:  # an image that shows none of the labels is an answer too
-        yield [image, "", "", "", ""]
-    for item in record["labels"]:
-        yield [image, item["label"], f"{item['score']:.6f}", int(item["label"] in record["present"]), ""]
+def csv_lines(wide: bool = False, end: str = "\r\n") -> TextFormat:
+    """One row per label, or one row per image; a screen makes the system's own line ends out of "\\n"."""
+
+    def text(rows: Iterable[Iterable[Any]]) -> str:
+        held = io.StringIO(newline="")
+        csv.writer(held, lineterminator=end).writerows(map(_cell, row) for row in rows)
+        return printable(held.getvalue())
+
+    return TextFormat(lambda record: text(table_rows(record, wide)), text([COLUMNS[wide]]))
 
 
-def _wide(record: Record) -> Iterator[list[object]]:
-    if "error" in record:
-        yield [record["image"], "", "", "", record["error"]]
-        return
-    labels = "; ".join(item["label"] for item in record["labels"])
-    scores = "; ".join(f"{item['score']:.6f}" for item in record["labels"])
-    yield [record["image"], "; ".join(record["present"]), labels, scores, ""]
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(_cell, value))
+    if isinstance(value, bool):
+        return str(int(value))
+    return "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-def jsonl_lines() -> Lines:
-    """One object a line."""
-    return Lines(lambda record: printable(json.dumps(plain(record), ensure_ascii=False)) + "\n")
+def jsonl_lines() -> TextFormat:
+    """One object per line."""
+    return TextFormat(lambda record: printable(json.dumps(plain(record), ensure_ascii=False)) + "\n")
 
 
-def json_lines() -> Lines:
+def json_lines() -> TextFormat:
     """A list of objects, laid out to be read."""
 
     def text(record: Record) -> str:
         said = json.dumps(plain(record), ensure_ascii=False, indent=1).replace("\n", "\n ")
         return f"\n {printable(said)}"
 
-    return Lines(text, head="[", between=",", tail="\n]\n")
+    return TextFormat(text, head="[", between=",", tail="\n]\n")
 
 
-def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Lines:
+def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> TextFormat:
     """A table for people: score, bar, label.
 
     Args:
@@ -95,6 +87,7 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Lin
         if "error" in record:  # listed together at the end, where they are not overlooked
             return ""
         from rich.console import Console
+        from rich.markup import escape  # a label's brackets are not markup
         from rich.table import Table
 
         page = io.StringIO()
@@ -106,17 +99,9 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Lin
             return page.getvalue()
         table = Table(box=None, show_header=False, padding=(0, 1))
         for item in record["labels"]:
-            style = "bold" if item["label"] in record["present"] else "dim"
             length = bar * round(20 * item["score"])
-            table.add_row(f"{item['score']:.2f}", length, _unmarked(item["label"]), style=style)
+            table.add_row(f"{item['score']:.2f}", length, escape(printable(item["label"])), style="bold")
         console.print(table)
         return page.getvalue()
 
-    return Lines(text)
-
-
-def _unmarked(label: str) -> str:
-    """A label whose brackets are no markup."""
-    from rich.markup import escape
-
-    return escape(printable(label))
+    return TextFormat(text)

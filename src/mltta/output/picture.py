@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from mltta.tagger import Tags
+if TYPE_CHECKING:
+    from mltta.tagger import Tags
 
 HEIGHT, MARGIN, PANEL, ROWS = 480, 16, 380, 10
-INK, FAINT, PRESENT, ABSENT = "#1b1f24", "#6b7280", "#0f766e", "#c7cdd4"
+INK, FAINT, BAR = "#1b1f24", "#6b7280", "#0f766e"
 
 
 def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
-    """The photo at a fixed height with its best labels beside it; those present are dark, the best one is warm."""
+    """The photo at a fixed height with bars of the labels shown; where the best one was found, the photo is warm."""
     width = min(max(1, round(image.width * HEIGHT / image.height)), 3 * HEIGHT)
     canvas = Image.new("RGB", (width + PANEL, HEIGHT), "white")
     photo = image.resize((width, HEIGHT), Image.Resampling.LANCZOS)
-    heat = next((tags.where[item["label"]] for item in tags if item["label"] in tags.where), None)
+    heat = next((tags.where[label] for label in tags.present if label in tags.where), None)
     canvas.paste(photo if heat is None else warmed(photo, heat), (0, 0))
     draw = ImageDraw.Draw(canvas)
     font, small = ImageFont.load_default(size=17), ImageFont.load_default(size=13)
-    shown = tags[:rows]
     left, right = width + MARGIN, width + PANEL - MARGIN
     step = (HEIGHT - 2 * MARGIN) / max(rows, 1)
-    for i, item in enumerate(shown):
+    for i, item in enumerate(tags.shown[:rows]):
         top = MARGIN + i * step
-        present = item["label"] in tags.present
-        draw.text(
-            (left, top), _fit(draw, item["label"], font, right - left - 60), INK if present else FAINT, font
-        )
+        draw.text((left, top), _fit(draw, item["label"], font, right - left - 60), INK, font)
         score = f"{item['score']:.2f}"
         draw.text((right - draw.textlength(score, small), top + 4), score, FAINT, small)
         bar = (right - left) * item["score"]  # as long as in the terminal, and in every other picture
-        draw.rectangle((left, top + 24, left + max(1.0, bar), top + 31), PRESENT if present else ABSENT)
+        draw.rectangle((left, top + 24, left + max(1.0, bar), top + 31), BAR)
     return canvas
 
 
@@ -47,8 +46,8 @@ def warmed(photo: Image.Image, heat: NDArray[np.float32]) -> Image.Image:
 
 
 def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:
-    """The photo once for each label present, warm where it was found, its name and score below."""
-    shown = [item for item in tags if item["label"] in tags.where][:most]
+    """The photo once for each label shown, warm where it was found, its name and score below."""
+    shown = [item for item in tags.shown if item["label"] in tags.where][:most]
     height, font = 240, ImageFont.load_default(size=17)
     width = min(max(1, round(image.width * height / image.height)), 3 * height)
     small = image.resize((width, height), Image.Resampling.LANCZOS)
@@ -59,12 +58,8 @@ def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:
     for i, item in enumerate(shown):
         left, top = MARGIN + i % across * (width + MARGIN), MARGIN + i // across * (height + 40)
         sheet.paste(warmed(small, tags.where[item["label"]]), (left, top))
-        draw.text(
-            (left, top + height + 6),
-            _fit(draw, f"{item['label']} {item['score']:.2f}", font, width),
-            INK,
-            font,
-        )
+        text = _fit(draw, f"{item['label']} {item['score']:.2f}", font, width)
+        draw.text((left, top + height + 6), text, INK, font)
     return sheet
 
 

@@ -1,17 +1,19 @@
-"""One image's answer in plain data: what every format is written from, and what is kept until it is."""
+"""One image's answer in plain data, as ``Tags.record()`` gives it: what every format and the journal are written from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from mltta.tagger import Tags
+from typing import Any
 
 #: "image", and either "error" or "present" and "labels"; for a gallery also "thumbnail" and "where"
 Record = dict[str, Any]
+#: the columns of a table, by whether it has one row per image
+COLUMNS = {
+    False: ("image", "label", "score", "present", "error"),
+    True: ("image", "present", "labels", "scores", "error"),
+}
 
 
 @dataclass(frozen=True)
@@ -24,16 +26,16 @@ class Page:
     wide: bool = False
 
 
-def to_record(tags: Tags, top_k: int | None = None, threshold: float | None = None) -> Record:
-    """What is shown of an answer: the labels present, or those that ``top_k`` and ``threshold`` ask for."""
-    if tags.error is not None:
-        return {"image": tags.image, "error": tags.error}
-    if top_k is None and threshold is None:
-        here = set(tags.present)
-        shown = [item for item in tags if item["label"] in here]
-    else:
-        shown = tags.top(top_k, threshold)
-    return {"image": tags.image, "present": tags.present, "labels": shown}
+def table_rows(record: Record, wide: bool) -> list[tuple[Any, ...]]:
+    """One row per label shown, or one per image; None is an empty cell. Every image has at least one row."""
+    image, error = printable(record["image"]), record.get("error")
+    if error is not None:
+        return [(image, None, None, None, printable(error))]
+    items, present = record["labels"], record["present"]
+    if wide:
+        return [(image, present, [one["label"] for one in items], [one["score"] for one in items], None)]
+    rows = [(image, one["label"], one["score"], one["label"] in present, None) for one in items]
+    return rows or [(image, None, None, None, None)]
 
 
 def plain(record: Record) -> Record:

@@ -11,72 +11,76 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from mltta.errors import ConfigError
-from mltta.output.formats import lines_of
-from mltta.output.lines import Lines, csv_lines, table_lines
+from mltta.output.lines import TextFormat, csv_lines, table_lines
 from mltta.output.records import Page, Record
+from mltta.output.tag_formats import refuse_wide, text_format
 
 
 class Screen:
-    """The standard output, or a device or a pipe that was named; it takes what an ``Output`` takes."""
+    """The standard output, or a device or a pipe that was named; it takes what an ``Output`` takes.
+
+    A list in JSON, or COCO's, is one document per run, which ends with it: with --watch, when that is interrupted.
+    """
 
     def __init__(self, format: str, path: Path | None = None, *, wide: bool = False):
         if format in ("parquet", "html", "fiftyone"):
-            raise ConfigError(f"{format} needs a file: say where with -o")
-        self.path, self.format = path, format
-        self._lines = lines_of(format, wide)
-        self._wide, self._count = wide, 0
+            raise ConfigError(f"{format} needs a file: give one with -o")
+        if wide:
+            refuse_wide([format])
+        self.paths, self.format, self._wide = [] if path is None else [path], format, wide
+        self._text = text_format(format, wide)
         self._seen: dict[str, list[int] | None] = {}
         self._kept: list[Record] = []
-        self._labels: Sequence[str] = ()
+        self._labels: Sequence[str] | None = None
 
     def __enter__(self) -> Screen:
-        self._file: TextIO = (
-            sys.stdout
-            if self.path is None
-            else self.path.open("w", encoding="utf-8", newline="", errors="backslashreplace")
-        )
+        self._file: TextIO = sys.stdout
+        if self.paths:
+            self._file = self.paths[0].open("w", encoding="utf-8", newline="", errors="backslashreplace")
         if self.format == "table":
-            self._lines = _table_for(self._file)
+            self._text = _table_for(self._file)
         elif self.format == "csv":
-            self._lines = csv_lines(self._wide, end="\n" if self.path is None else "\r\n")
+            self._text = csv_lines(self._wide, end="\r\n" if self.paths else "\n")
         return self
 
     def begin(self, settings: Mapping[str, Any], labels: Sequence[str]) -> None:
         self._labels = labels
-        if self._lines is not None:
-            self._say(self._lines.head)
+        if self._text is not None:
+            self._say(self._text.head)
 
     def done(self, image: str, stamp: list[int] | None) -> bool:
         """Whether an image was shown in this run, and is the file that it was then."""
         return image in self._seen and self._seen[image] == stamp
 
-    def grow(self, order: Sequence[str]) -> None:
+    def grow(self, sources: Sequence[str]) -> None:
         """Nothing is there yet."""
 
     def add(self, record: Record, stamp: list[int] | None) -> None:
-        self._seen[record["image"]] = stamp
-        if self._lines is None:
+        if self._text is None:
             self._kept.append(record)
-            return
-        self._say((self._lines.between if self._count else "") + self._lines.text(record))
-        self._count += 1
+        else:
+            self._say((self._text.between if self._seen else "") + self._text.entry(record))
+        self._seen[record["image"]] = stamp
 
-    def ordered(self, sources: Sequence[str]) -> list[str]:
-        return list(self._seen)
-
-    def finish(self, order: Sequence[str]) -> None:
-        if self._lines is not None:
-            self._say(self._lines.tail)
-            return
-        from mltta.output.exchange import coco_text
-
-        self._say(coco_text(self._kept, Page(Path(), len(self._kept), self._labels)))
+    def finish(self, sources: Sequence[str], interrupted: bool = False) -> None:
+        """With --watch more may come: the end is written when the stream is closed."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.path is not None:
-            self._file.close()
+        try:
+            if kind is None and self._labels is not None:
+                self._say(self._end(self._labels))
+        finally:
+            if self.paths:
+                self._file.close()
+
+    def _end(self, labels: Sequence[str]) -> str:
+        if self._text is not None:
+            return self._text.tail
+        from mltta.output.exchange import coco_text
+
+        return coco_text(self._kept, Page(Path(), len(self._kept), labels))
 
     def _say(self, text: str) -> None:
         """Write what the stream can take of a text, and escape the rest."""
@@ -90,7 +94,7 @@ class Screen:
         self._file.flush()
 
 
-def _table_for(stream: TextIO) -> Lines:
+def _table_for(stream: TextIO) -> TextFormat:
     """The table as a stream can show it: its width, its marks, and bars of a character that it has."""
     try:
         "█".encode(getattr(stream, "encoding", None) or "utf-8")
@@ -99,11 +103,11 @@ def _table_for(stream: TextIO) -> Lines:
         bar = "#"
     width, styled = 100, False
     try:
-        takes_marks = (
-            sys.platform != "win32" or "WT_SESSION" in os.environ
-        )  # Windows' old console shows them as rubbish
-        styled = stream.isatty() and takes_marks and os.environ.get("TERM") != "dumb"
-        width = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 100
+        # Windows' old console shows the marks as rubbish
+        takes_marks = sys.platform != "win32" or "WT_SESSION" in os.environ
+        if stream.isatty():
+            styled = takes_marks and os.environ.get("TERM") != "dumb"
+            width = os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError, io.UnsupportedOperation):
         pass
     return table_lines(bar, max(40, width), styled)

@@ -1,4 +1,4 @@
-"""A file of tags that goes on where it stopped: kept by a journal beside it, written whole, never over a stranger's."""
+"""Files of tags that can be resumed: kept by a journal, each replaced in one step, never over somebody else's."""
 
 from __future__ import annotations
 
@@ -11,158 +11,198 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from mltta.errors import MlttaError
-from mltta.output.formats import file_of, lines_of, whole_of
-from mltta.output.journal import Journal, Seal
-from mltta.output.lines import Lines
+from mltta.errors import ConfigError, MlttaError
 from mltta.output.records import Page, Record
+from mltta.output.tag_formats import WIDE, file_of, refuse_wide, text_format, whole_of
+from mltta.output.tags_journal import OTHERWISE, Seal, TagsJournal
 from mltta.storage import atomic
 from mltta.storage.lock import locked
 from mltta.storage.reading import shorten
 
-OTHERWISE = "give another -o, or --overwrite to start anew"
 
+class TagsFile:
+    """One file of an output, in one format."""
 
-class Output:
-    """Tags on their way into a file; a context manager, whose lock no second run gets.
-
-    A record is in the journal before it is anywhere else. Files that can grow (CSV, JSON Lines, the table) are whole
-    after every image, in the order the images came; at the end every file is written anew in the order of the
-    sources, in one step.
-    """
-
-    def __init__(self, path: Path, format: str, *, wide: bool = False, overwrite: bool = False):
-        self.path, self.format, self.wide = file_of(format, path), format, wide
-        self.lines = lines_of(format, wide)
-        self._overwrite = overwrite
-        self._stack = ExitStack()
+    def __init__(self, path: Path, format: str, wide: bool, journal: TagsJournal):
+        self.path, self.how, self.journal = path, [format, wide and format in WIDE], journal
+        self.text = text_format(*self.how)
         self._growing: IO[bytes] | None = None
-        self._labels: Sequence[str] = ()
 
-    def __enter__(self) -> Output:
-        hidden = self.path.with_name(f".{self.path.name}.mltta")
-        with _writing(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.is_dir():
-                raise MlttaError(f"{self.path} is a folder; give a file to write the tags to")
-            self._stack.enter_context(locked(hidden.with_name(f"{hidden.name}.lock"), str(self.path)))
-            self.journal = Journal(hidden)
-            try:
-                self._refuse_strangers()
-            except BaseException:
-                self.__exit__(None, None, None)
-                raise
-        return self
+    @property
+    def waits(self) -> bool:
+        """Whether what is there is the file that --overwrite is to replace."""
+        seals = self.journal.seals.get(self.path.name)
+        return bool(seals) and seals[-1].format is None and self.path.is_file()
 
-    def begin(self, settings: Mapping[str, Any], labels: Sequence[str]) -> None:
-        """Go on with what was begun with the same settings, or start; other settings are refused."""
-        self._labels = labels
-        with _writing(self.path):
-            if self._overwrite or self.journal.settings is None:
-                there = self._there()
-                self.journal.begin(settings)
-                if there is not None:  # a kill before the first writing leaves a file that may be replaced
-                    self.journal.seal(*there, ["anything"])
+    def wait(self) -> None:
+        """Remember the file that is there as one that may be replaced."""
+        if self.path.is_file() and self.path.stat().st_size:
+            self.journal.seal(self.path.name, *_measure(self.path, [])[-1], None)
+
+    def write(self, order: Sequence[str], labels: Sequence[str]) -> None:
+        """Put the file in its place in one step, and say so in the journal before."""
+        self.close()
+        records = (self.journal.record(image) for image in order)
+        with _writing(self.path), atomic.replacing(self.path) as part:
+            if self.text is not None:
+                self.text.write(part, records)
             else:
-                refuse_others(self.path, self.journal.settings, settings)
+                whole_of(self.how[0])(part, records, Page(self.path, len(order), labels, self.how[1]))
+            size, crc = _measure(part, [])[-1]
+            seals = self.journal.seals.get(self.path.name)
+            last = seals[-1] if seals else None
+            if last is None or (last.size, last.crc, last.format) != (size, crc, self.how):
+                self.journal.seal(self.path.name, size, crc, self.how)
 
-    def done(self, image: str, stamp: list[int] | None) -> bool:
-        """Whether an image was tagged, and is the file that it was then."""
-        entry = self.journal.entries.get(image)
-        return entry is not None and not entry.failed and entry.stamp == stamp
+    def grow(self, order: Sequence[str], labels: Sequence[str]) -> None:
+        """Write what is done, if what comes can be added behind it."""
+        if self.text is not None and self.text.grows and not self.waits:
+            self.write(order, labels)
+            with _writing(self.path):
+                self._growing = self.path.open("ab")
 
-    def grow(self, order: Sequence[str]) -> None:
-        """Put what is done in the file, so that what comes can be added behind it."""
-        if self.lines is None or not self.lines.grows:
-            return
-        self._write([image for image in order if not self.journal.entries[image].failed])
-        with _writing(self.path):
-            self._growing = self._stack.enter_context(self.path.open("ab"))
-
-    def add(self, record: Record, stamp: list[int] | None) -> None:
-        """Keep one image's record, or its error."""
-        with _writing(self.path):
-            self.journal.add(record, stamp)
-            if self._growing is not None and self.lines is not None:
-                self._growing.write(self.lines.text(record).encode())
+    def add(self, record: Record) -> None:
+        if self._growing is not None and self.text is not None:
+            with _writing(self.path):
+                self._growing.write(self.text.entry(record).encode())
                 self._growing.flush()
 
-    def finish(self, order: Sequence[str]) -> None:
-        """Write the whole file: what is done of ``order``, behind what was done before of other images."""
+    def close(self) -> None:
         if self._growing is not None:
             self._growing.close()
             self._growing = None
-        self._write(order)
 
-    def ordered(self, sources: Sequence[str]) -> list[str]:
-        """All images with a record: those that are not among the sources first, then the sources in their order."""
-        known, asked = self.journal.entries, set(sources)
-        return [image for image in known if image not in asked] + [s for s in sources if s in known]
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._stack, _writing(self.path):
-            self.journal.close()
-
-    def _write(self, order: Sequence[str]) -> None:
-        """Put the file in its place in one step, and say so in the journal before."""
-        records = (self.journal.record(image) for image in order)
-        with _writing(self.path), atomic.replacing(self.path) as part:
-            if self.lines is not None:
-                with part.open("wb") as file:
-                    for piece in self.lines.pieces(records):
-                        file.write(piece.encode())
-            else:
-                whole_of(self.format)(part, records, Page(self.path, len(order), self._labels, self.wide))
-            size, crc = _measure(part, [])[-1]
-            last = self.journal.seals[-1] if self.journal.seals else None
-            as_ = [self.format, self.wide]
-            if last is None or (last.size, last.crc, last.format) != (size, crc, as_):
-                self.journal.seal(size, crc, as_)
-
-    def _refuse_strangers(self) -> None:
+    def refuse_strangers(self) -> None:
         """Refuse a file that is there and is not what the journal says was written."""
-        if self._overwrite or not self.path.exists() or not self.path.stat().st_size:
+        if not self.path.exists() or not self.path.stat().st_size:
             return
-        if self.journal.settings is None:
+        seals = self.journal.seals.get(self.path.name)
+        if seals is None:
             raise MlttaError(
-                f"{self.path} is there already, and is not one to go on with: {self.journal.path.name}, which would "
-                f"say what is done, is not beside it; {OTHERWISE}"
+                f"{self.path} exists but has no journal, so it cannot be resumed: {self.journal.path.name} does not "
+                f"name it; {OTHERWISE}"
             )
-        if not self._ours():
+        length = self.path.stat().st_size
+        found = set(_measure(self.path, [seal.size for seal in seals if seal.size <= length]))
+        if not any((seal.size, seal.crc) in found and self._grown(seal, length) for seal in reversed(seals)):
             raise MlttaError(
                 f"{self.path} was changed since mltta wrote it, and would lose that; {OTHERWISE}"
             )
 
-    def _ours(self) -> bool:
-        """Whether the file is as it was at a seal, with nothing behind but what the journal has behind that seal."""
-        length = self.path.stat().st_size
-        found = set(_measure(self.path, [seal.size for seal in self.journal.seals if seal.size <= length]))
-        return any(
-            (seal.size, seal.crc) in found and self._grown(seal, length)
-            for seal in reversed(self.journal.seals)
-        )
-
     def _grown(self, seal: Seal, length: int) -> bool:
-        if seal.size == length:
-            return True
-        lines: Lines | None = None if seal.format == ["anything"] else lines_of(*seal.format)
-        if lines is None or not lines.grows:
-            return False
+        """Whether nothing is behind what was sealed but what the journal has behind that seal."""
+        text = text_format(*seal.format) if seal.format else None
+        if seal.size == length or text is None or not text.grows:
+            return seal.size == length
         with self.path.open("rb") as file:
             file.seek(seal.size)
-            for record in self.journal.records_after(seal):
-                want = lines.text(record).encode()
+            for record in self.journal.records_after(self.path.name, seal):
+                want = text.entry(record).encode()
                 piece = file.read(len(want))
-                if len(piece) < len(want):
-                    return want.startswith(piece)
                 if piece != want:
-                    return False
+                    return len(piece) < len(want) and want.startswith(piece)
             return not file.read(1)
 
-    def _there(self) -> tuple[int, int] | None:
-        return _measure(self.path, [])[-1] if self.path.is_file() else None
+
+class Output:
+    """Tags on their way into files; a context manager, whose lock no second run gets.
+
+    A record is in the journal before it is anywhere else. Files that can grow (CSV, JSON Lines, the table) are whole
+    after every image, in the order the images came; at the end every file is replaced in one step, in the order of the
+    sources. One journal serves all files: it lies beside the first that has one, else beside the first.
+    """
+
+    def __init__(self, outputs: Mapping[Path, str], *, wide: bool = False, overwrite: bool = False):
+        """Args:
+        outputs: the format of each file.
+        wide: one row per image, in the formats that know rows.
+        overwrite: start over; what is there stays until it is replaced.
+        """
+        if wide:
+            refuse_wide(outputs.values())
+        self._formats = {file_of(format, path): format for path, format in outputs.items()}
+        self._wide, self._overwrite = wide, overwrite
+        self._stack = ExitStack()
+        self._labels: Sequence[str] = ()
+        names = [path.name for path in self._formats]
+        if len({*names}) < len(outputs):
+            raise ConfigError(f"{max(names, key=names.count)}: give each -o a name of its own")
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files that are written."""
+        return [*self._formats]
+
+    def __enter__(self) -> Output:
+        with ExitStack() as stack:
+            for path in self._formats:
+                with _writing(path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    if path.is_dir():
+                        raise MlttaError(f"{path} is a folder; give a file to write the tags to")
+                    stack.enter_context(locked(_beside(path, ".lock"), str(path)))
+            home = next((path for path in self._formats if _beside(path).is_file()), self.paths[0])
+            with _writing(home):
+                self.journal = TagsJournal(_beside(home), self._overwrite)
+                stack.callback(self.journal.close)
+                self.files = [TagsFile(*one, self._wide, self.journal) for one in self._formats.items()]
+                for file in self.files:
+                    stack.callback(file.close)
+                    if not self._overwrite:
+                        file.refuse_strangers()
+            self._stack = stack.pop_all()
+        return self
+
+    def begin(self, settings: Mapping[str, Any], labels: Sequence[str]) -> None:
+        """Continue what was begun with the same settings, or start; other settings are refused."""
+        self._labels = labels
+        if self.journal.settings is not None:
+            refuse_others(self.paths[0], self.journal.settings, settings)
+            return
+        with _writing(self.journal.path):
+            self.journal.begin(settings)
+            for file in self.files:
+                file.wait()
+
+    def done(self, image: str, stamp: list[int] | None) -> bool:
+        """Whether an image was tagged, and is the file that it was then."""
+        kept = self.journal.kept.get(image)
+        return kept is not None and not kept.failed and kept.stamp == stamp
+
+    def grow(self, sources: Sequence[str]) -> None:
+        """Put what is done in the files, so that what comes can be added behind it."""
+        order = [image for image in self._ordered(sources) if not self.journal.kept[image].failed]
+        for file in self.files:
+            file.grow(order, self._labels)
+
+    def add(self, record: Record, stamp: list[int] | None) -> None:
+        """Keep one image's record, or its error."""
+        with _writing(self.journal.path):
+            self.journal.add(record, stamp)
+        for file in self.files:
+            file.add(record)
+
+    def finish(self, sources: Sequence[str], interrupted: bool = False) -> None:
+        """Write every file anew; an interrupted run leaves those that --overwrite was to replace."""
+        for file in self.files:
+            if not (interrupted and file.waits):
+                file.write(self._ordered(sources), self._labels)
+
+    def _ordered(self, sources: Sequence[str]) -> list[str]:
+        """All images with a record: those that are not among the sources first, then the sources in their order."""
+        kept, asked = self.journal.kept, set(sources)
+        return [image for image in kept if image not in asked] + [one for one in sources if one in kept]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with _writing(self.journal.path):
+            self._stack.close()
+
+
+def _beside(path: Path, suffix: str = "") -> Path:
+    """The hidden file in which the journal of an output lies."""
+    return path.with_name(f".{path.name}.mltta{suffix}")
 
 
 def _measure(path: Path, sizes: Sequence[int]) -> list[tuple[int, int]]:
@@ -180,7 +220,7 @@ def _measure(path: Path, sizes: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def refuse_others(path: Path | str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse settings that differ from those a file was begun with, and say in what."""
+    """Refuse settings that differ from those an output was begun with, and say in what."""
     now = json.loads(json.dumps(now))
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     for name, implied in _IMPLIES.items():
@@ -188,7 +228,7 @@ def refuse_others(path: Path | str, before: Mapping[str, Any], now: Mapping[str,
             names = [other for other in names if other not in implied]
     if names:
         said = "; ".join(_difference(name, before.get(name), now.get(name)) for name in names)
-        raise MlttaError(f"{path} was begun with other settings: {said}. Give the same ones, or {OTHERWISE}")
+        raise MlttaError(f"{path} was begun with other settings: {said}. Use the same ones, or {OTHERWISE}")
 
 
 #: what differs of itself when something else does
@@ -226,10 +266,8 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror or str(error)
-        where = (
-            f" ({os.fspath(error.filename)})" if error.filename and str(error.filename) != str(path) else ""
-        )
+        why, name = error.strerror or str(error), error.filename
+        where = f" ({os.fspath(name)})" if name and str(name) != str(path) else ""
         raise MlttaError(
-            f"{path} cannot be written: {why}{where}; when that is mended, the same command goes on from here"
+            f"{path} cannot be written: {why}{where}. Fix this, then rerun the command to continue"
         ) from error

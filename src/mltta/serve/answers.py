@@ -22,7 +22,7 @@ def image_answer(name: str, found: Answered | ImageError, asked: TagCall) -> Ima
     error = str(found) if isinstance(found, ImageError) else found.tags.error
     if isinstance(found, ImageError) or error is not None:
         return ImageOut(image=name, error=error)
-    tags = found.tags.decided(asked.threshold, asked.top_k)
+    tags = found.tags
     return ImageOut(
         image=name,
         present=tags.present,

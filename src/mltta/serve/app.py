@@ -15,6 +15,7 @@ from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
 from mltta import __version__
+from mltta.decision import Decision
 from mltta.errors import ImageError, MlttaError
 from mltta.images.remote import fetch, is_url
 from mltta.methods import Method
@@ -85,7 +86,13 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         start = time.perf_counter()
         choice = offer.choice(**asked.model_dump(include=offer.CHOICE))
         images = await fetched(sent)
-        photos = [Photo(i, name, own) for i, (name, own) in enumerate(images) if isinstance(own, bytes)]
+        picky = asked.threshold is not None or asked.top_k is not None
+        decision = Decision(asked.threshold, asked.top_k) if picky else None
+        photos = [
+            Photo(place, name, own, decision=decision)
+            for place, (name, own) in enumerate(images)
+            if isinstance(own, bytes)
+        ]
         answers = await answered(engine.submit(choice, photos), request) if photos else []
         found = {photo.index: answer for photo, answer in zip(photos, answers, strict=True)}
         entries = []

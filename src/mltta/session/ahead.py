@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-import torch
-
 T = TypeVar("T")
+K = TypeVar("K")
 _work: Callable[[Any], Any] | None = None
 
 
@@ -44,12 +44,31 @@ def in_order(
 
 
 def _begin(work: Callable[[Any], Any]) -> None:
-    """Each process is given the work once, and one thread of torch."""
+    """Each worker process receives the work once, and uses one thread."""
     global _work
     _work = work
-    torch.set_num_threads(1)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def _do(key: Any) -> Any:
     assert _work is not None
     return _work(key)
+
+
+def overlapped(items: Iterable[K], begin: Callable[[K], Callable[[], T]], behind: bool) -> Iterator[T]:
+    """Begin each item, then finish it by calling what ``begin`` returned, in order.
+
+    Args:
+        behind: finish an item once the next one is there, before that one begins: a GPU works in between.
+    """
+    finish: Callable[[], T] | None = None
+    for item in items:
+        if finish is not None:
+            yield finish()
+        finish = begin(item)
+        if not behind:
+            yield finish()
+            finish = None
+    if finish is not None:
+        yield finish()

@@ -19,20 +19,20 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from mltta.errors import MlttaError
 from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
 from mltta.images.views import RENDERING
-from mltta.model.backbone import Backbone
 from mltta.storage import atomic
 from mltta.storage.folders import cache_folder
 from mltta.storage.reading import SETTINGS, UNREADABLE, read_bytes
+
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
 
 log = logging.getLogger("mltta")
 NAME_BYTES, SUM_BYTES = 16, 4
@@ -105,7 +105,7 @@ class FeatureCache:
             log.warning("%s: a damaged row is passed over, and its image encoded again", damaged)
         return False
 
-    def read(self, image: bytes) -> Tensor:
+    def read(self, image: bytes) -> NDArray[np.float16]:
         """Half-precision features (N, D) of an image that the cache ``holds``, which has looked at its checksum."""
         wanted = slice(None) if isinstance(self.spec, LocalSpec) else slice(self.spec.count)
         found = list(self._find(image))
@@ -114,7 +114,7 @@ class FeatureCache:
         if not found:
             raise KeyError(image)
         shard, row = found[0]
-        return torch.from_numpy(np.array(shard.features[row, wanted]))
+        return np.array(shard.features[row, wanted])
 
     def _find(self, image: bytes) -> Iterator[tuple[_Shard, int]]:
         """Where rows of that name are: mostly one, several where an earlier one was found damaged."""
@@ -126,7 +126,7 @@ class FeatureCache:
                 yield shard, row
             at += 1
 
-    def write(self, images: Sequence[bytes], features: Sequence[Tensor]) -> None:
+    def write(self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]) -> None:
         """Keep half-precision features (N, D) of some images; a full disk costs the cache, not the run."""
         try:
             if self._writer is None:
@@ -271,8 +271,8 @@ class _Writer:
         self._sums: IO[bytes] = (home / f"{name}.sums").open("wb")
         self._names: IO[bytes] = (home / f"{name}.images").open("wb")
 
-    def write(self, images: Sequence[bytes], features: Sequence[Tensor]) -> None:
-        rows = [one.contiguous().numpy() for one in features]
+    def write(self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]) -> None:
+        rows = [np.ascontiguousarray(one) for one in features]
         self._features.write(b"".join(row.tobytes() for row in rows))
         sums = np.array([_sum(name, row) for name, row in zip(images, rows, strict=True)], "<u4")
         self._sums.write(sums.tobytes())
@@ -289,5 +289,5 @@ class _Mute(_Writer):
     def __init__(self) -> None:
         pass
 
-    def write(self, images: Sequence[bytes], features: Sequence[Tensor]) -> None:
+    def write(self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]) -> None:
         pass

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 from mltta.errors import ConfigError
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("mltta")
 # Compiling takes half a minute, and saves about a millisecond and a half of an image's 64 views.
 COMPILED_IMAGES = 20_000
-# On a GPU so many images are worked on at once, if each may take this much of an eighth of the free memory.
-IMAGES_AT_ONCE, IMAGE_BYTES = 32, 32 * 2**20
 MOST_DECODERS = 16
 
 
@@ -54,19 +51,6 @@ class Execution:
             log.debug("compiling the image tower for %d images", images)
             backbone.image_tower.compile()
 
-    def images_at_once(self, backbone: Backbone) -> int:
-        """As many as fill a GPU, or as there are threads."""
-        import torch  # here, so that a command can be read before it is there
-
-        if self.batch_size is not None:
-            return self.batch_size
-        chosen = max(1, min(8, torch.get_num_threads()))
-        if backbone.device.type == "cuda":
-            room = torch.cuda.mem_get_info(backbone.device)[0] // 8 // IMAGE_BYTES
-            chosen = int(max(1, min(IMAGES_AT_ONCE, room)))
-        log.debug("%d images at a time", chosen)
-        return chosen
-
     def decoders(self, backbone: Backbone) -> int:
         """Threads that decode and make views where no processes do: one a core, on a CPU beside those that encode."""
         # beside a CPU's encoding few are enough, and each holds all views of two photos
@@ -80,30 +64,3 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-class Halving:
-    """Work on as many items at once as memory holds: half as many, from then on, when it does not."""
-
-    #: one result for each item
-    Work: TypeAlias = Callable[[Sequence[Any]], list[Any]]
-
-    def __init__(self, size: int):
-        self.size = size
-
-    def __call__(self, work: Work, items: Sequence[Any]) -> list[Any]:
-        """The results of all items, in their order."""
-        import torch
-
-        found: list[Any] = []
-        while len(found) < len(items):
-            part = items[len(found) : len(found) + self.size]
-            try:
-                found += work(part)
-            except torch.OutOfMemoryError:
-                if len(part) == 1:
-                    raise
-                torch.cuda.empty_cache()
-                self.size = len(part) // 2
-                log.warning("out of GPU memory: %d images at a time from here on", self.size)
-        return found

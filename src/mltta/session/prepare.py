@@ -1,4 +1,4 @@
-"""From a photo to pixels: read, decode, make the views that no cache holds. Runs in threads or processes of its own."""
+"""From a photo to pixels: read, decode, render the views that are not cached. Runs in threads or worker processes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from PIL.Image import Image
-from torch import Tensor
 
+from mltta.decision import Decision
 from mltta.errors import ImageError
 from mltta.images.budget import open_file
 from mltta.images.decode import image_id, load_image
@@ -23,7 +23,7 @@ from mltta.session.cache import NAME_BYTES, FeatureCache
 
 @dataclass(frozen=True)
 class Photo:
-    """An image on its way through the pipeline."""
+    """An image on its way through a session."""
 
     index: int
     #: what records and errors call it
@@ -32,35 +32,31 @@ class Photo:
     source: Any
     #: what generated views are found by
     name: str = ""
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """An image as a GPU takes it, to make its views there."""
-
-    pixels: Tensor  # (H, W, 3) uint8
-    id: str  # what the randomness of its views hangs on
+    #: what is shown of it, if not what the session shows of every photo
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A photo ready to be encoded: the views that no cache holds, or the image for a device to make them of."""
+    """A photo ready to be encoded: the rendered views that are not cached, or the image if a device renders them."""
 
     photo: Photo
-    #: the clean view (1, 3, S, S), where some missing spec has one
-    clean: Tensor | None = None
-    #: by missing spec, its views but the clean one (N - 1, 3, S, S); the input of local ones; all of a generated one's
-    pixels: dict[AnySpec, Tensor] = field(default_factory=dict)
-    decoded: Decoded | None = None
-    #: by spec, the name that its features are cached by; and the specs that no cache holds
+    #: the clean view (1, 3, S, S), if some missing spec has one
+    clean: NDArray[np.float32] | None = None
+    #: by missing spec, its views but the clean one (N - 1, 3, S, S); the input of local ones; all generated ones
+    pixels: dict[AnySpec, NDArray[np.float32]] = field(default_factory=dict)
+    #: the image (H, W, 3), for a device that renders views, and the identity that seeds their randomness
+    decoded: NDArray[np.uint8] | None = None
+    identity: str = ""
+    #: by spec, the name its features are cached by; and the specs that are not cached
     names: dict[AnySpec, bytes] = field(default_factory=dict)
     missing: tuple[AnySpec, ...] = ()
-    #: why some views could not be made, or all of them
+    #: why some views, or all of them, could not be rendered
     errors: dict[AnySpec, str] = field(default_factory=dict)
 
 
 class Prepare:
-    """Prepares the photo of a key, which may be the photo itself; it never raises for what is wrong with a file."""
+    """Prepares the photo of a key, which may be the photo itself; a bad file never raises."""
 
     def __init__(
         self,
@@ -91,28 +87,28 @@ class Prepare:
             return Prepared(photo, errors=dict.fromkeys(self.specs, str(error)))
         names: dict[AnySpec, bytes] = {}
         errors: dict[AnySpec, str] = {}
-        for spec in (
-            self.specs if self.caches else ()
-        ):  # generated views may be missing where the image is not
+        for spec in self.specs if self.caches else ():
+            # generated views may be missing when the image is not
             try:
                 names[spec] = _views_name(content, spec, photo.name)
             except ImageError as error:
                 errors[spec] = str(error)
         kept = {cache.spec for cache in self.caches if cache.spec in names and cache.holds(names[cache.spec])}
         missing = [spec for spec in self.specs if spec not in kept and spec not in errors]
-        clean: Tensor | None = None
-        pixels: dict[AnySpec, Tensor] = {}
-        decoded: Decoded | None = None
+        clean: NDArray[np.float32] | None = None
+        pixels: dict[AnySpec, NDArray[np.float32]] = {}
+        decoded: NDArray[np.uint8] | None = None
+        identity = ""
         try:
             image = load_image(source, working=True, name=photo.id) if missing else None
         except ImageError as error:
             errors |= dict.fromkeys(missing, str(error))
             missing, image = [], None
         if image is not None:
-            random = any(isinstance(s, ViewSpec) and s.has_clean and not s.is_clean for s in missing)
-            identity = image_id(image) if random else ""
+            if any(isinstance(s, ViewSpec) and s.has_clean and not s.is_clean for s in missing):
+                identity = image_id(image)
             if self.on_device and any(not spec.generated for spec in missing):
-                decoded = Decoded(torch.from_numpy(np.array(image)), identity)
+                decoded = np.array(image)
             elif any(spec.has_clean for spec in missing):
                 clean = self._render(image, photo, ViewSpec(count=1), identity, [0])
             for spec in missing:
@@ -127,20 +123,13 @@ class Prepare:
                 except ImageError as error:
                     errors[spec] = str(error)
         made = tuple(spec for spec in missing if spec not in errors)
-        return Prepared(photo, clean, pixels, decoded, names, made, errors)
+        return Prepared(photo, clean, pixels, decoded, identity, names, made, errors)
 
     def _render(
         self, image: Image, photo: Photo, spec: ViewSpec, identity: str, views: Sequence[int]
-    ) -> Tensor:
-        return render_views(
-            image,
-            spec,
-            self.preprocess,
-            seed=self.seed,
-            image_id=identity,
-            indices=views,
-            name=photo.name,
-        )
+    ) -> NDArray[np.float32]:
+        how = {"seed": self.seed, "image_id": identity, "indices": views, "name": photo.name}
+        return render_views(image, spec, self.preprocess, **how)  # type: ignore[arg-type]
 
 
 def _content(source: Any) -> tuple[bytes, Any]:

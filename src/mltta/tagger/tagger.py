@@ -1,38 +1,32 @@
-"""The pipeline for people: a photo, a list, a folder in, labels out."""
+"""A session for people: a photo, a list, a folder in, labels out."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mltta import __version__
-from mltta.captions.labelled import label_captions
-from mltta.captions.open import open_captions
-from mltta.captions.store import CaptionBase, default_captions
+import numpy as np
+
+from mltta.captions.store import CaptionBase
 from mltta.decision import Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.find import find_images
 from mltta.images.remote import fetch, is_url
-from mltta.labels import BUILT_IN, LabelSet, with_known_words
-from mltta.labels.languages import translated
-from mltta.methods import Method, create_method, method_class
-from mltta.methods.plugins import source_digest
-from mltta.model.backbone import Backbone
-from mltta.model.load import load_backbone
-from mltta.model.prompts import DescriptionSource, TemplateSource, list_templates, load_descriptions
-from mltta.session.cache import rendering
+from mltta.labels import LabelSet
+from mltta.methods.base import Method, method_class
+from mltta.model.prompts import DescriptionSource, TemplateSource
 from mltta.session.execution import Execution
-from mltta.session.features import Pipeline
-from mltta.session.overlap import overlapped
 from mltta.session.prepare import Photo
-from mltta.session.score import Scored, Scorer
+from mltta.session.question import Question
+from mltta.session.scorer import Scored
+from mltta.session.session import Session
 from mltta.tagger.tags import Tags
 
-log = logging.getLogger("mltta")
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
 
 
 class Tagger:
@@ -79,8 +73,8 @@ class Tagger:
         teacher: a second model for the methods that ask one, or "self".
         preset: "paper", or "released" for what the authors' code does differently.
         presence: the rule that says which labels an image shows.
-        threshold: show labels that score at least this (default: 0.3, or 0 with a ``top_k``).
-        top_k: show at most this many, best first.
+        threshold: show labels that score at least this (default: 0.3, or 0 with ``top_k``).
+        top_k: show at most this many labels, best first.
         seed: chooses the random views, together with each image's content.
         execution: images at once, processes, compiling.
         where: also tell where in the photo the labels present were found, if the method can.
@@ -88,64 +82,56 @@ class Tagger:
         allow_urls: fetch images that are given as http:// or https:// addresses.
         options: fields of the method's config.
         """
-        self.labels = LabelSet.of(labels)
-        if self.labels.source not in BUILT_IN:
-            self.labels = with_known_words(self.labels)
         chosen = method_class(method)
-        chosen.Config.make(preset, **options)  # wrong settings are named before any loading
+        chosen.Config.make(preset, **options)  # wrong settings are reported before anything is loaded
         if chosen.transductive:
             raise ConfigError(
-                f"{chosen.name} answers when it has seen a whole dataset, so a photo's tags would depend on all the "
+                f"{chosen.name} answers once it has seen a whole dataset, so a photo's tags would depend on all the "
                 "others; measure it with `mltta eval`, or tag with a method such as auto"
             )
         if presence is not None and not isinstance(presence, Presence):
-            known = ", ".join(field.name for field in fields(Presence))
+            known = ", ".join(Presence.__dataclass_fields__)
             raise ConfigError(
-                f"presence = {presence!r} is no rule: give mltta.Presence(…), which takes {known}; to show the labels "
-                "from another score on, ask the answer: tags.top(threshold=0.3)"
+                f"presence = {presence!r} is not a rule: give mltta.Presence(…), which takes {known}; to show labels "
+                "from another score on, give threshold=0.3"
             )
-        backbone = model if isinstance(model, Backbone) else load_backbone(model)
+        decision = Decision(threshold, top_k, presence or Presence())
+        labels = LabelSet.of(labels)
+        if model is None or isinstance(model, str):
+            from mltta.model.load import load_backbone
+
+            model = load_backbone(model)
+        backbone = model
         if not backbone.trained:
             raise WeightsError(f"{backbone.name} has random weights: its tags would mean nothing")
-        if backbone.name == "mini":
-            _say_if_not_english(self.labels)
-        self.backbone, self.seed, self.execution = backbone, seed, execution or Execution()
-        base: CaptionBase | Literal[False] | None
-        if captions is None or captions is False or isinstance(captions, CaptionBase):
-            base = captions
-        else:
-            base = False if captions == "none" else open_captions(captions, backbone)
-        self.method = create_method(
-            method,
+        question = Question(
             backbone,
-            self.labels,
+            labels,
             template=template,
             descriptions=descriptions,
-            captions=base,
+            captions=captions,
             teacher=teacher,
-            preset=preset,
-            **options,
         )
+        self.backbone, self.labels = backbone, question.labels
+        self.method = question.method(method, preset, **options)
         if self.method.merging != "sum":
             raise ConfigError(
                 "merge='minmax' scales scores by their extremes over a whole dataset, so a photo's tags would depend "
-                "on the photos beside it; for tagging use merge='sum'"
+                "on the other photos; for tagging use merge='sum'"
             )
-        heard = None
-        if self.method.emits != "odds":
-            heard = label_captions(self.labels, backbone, base or default_captions(backbone))
-        self.decision = Decision(heard, backbone.logit_scale, presence)
         if where and type(self.method).where is Method.where:
             raise ConfigError(f"{method} cannot tell where a label was found: use auto")
-        self.where, self.explain = where, explain
-        self._show = (threshold, top_k)
-        self._given = {
-            "template": template and list(list_templates(template)),
-            "descriptions": None if descriptions is None else load_descriptions(descriptions, self.labels),
-            "captions": base.digest if isinstance(base, CaptionBase) else "none" if base is False else None,
-        }
-        self.pipeline = Pipeline(
-            backbone, self.method.needs, seed=seed, execution=self.execution, fetch=_Fetch(allow_urls)
+        if self.method.emits != "odds":
+            question.heard  # noqa: B018  captions are labelled now rather than with the first photo
+        self.session = Session(
+            question,
+            [self.method],
+            decision=decision,
+            seed=seed,
+            execution=execution,
+            fetch=_Fetch(allow_urls),
+            where=where,
+            explain=explain,
         )
 
     @overload
@@ -156,8 +142,10 @@ class Tagger:
         """Tag a path, PIL image, array or bytes; for a folder, a list or a generator of these, a list of tags.
 
         A single image that cannot be read raises ImageError; in a list it becomes tags with an ``error``. A type
-        checker cannot see that a path is a folder's: give it a list of files, or go through ``stream``.
+        checker cannot see that a path is a folder: give it a list of files, or use ``stream``.
         """
+        if isinstance(images, str) and not images.strip():
+            raise ImageError("expected a photo, got an empty path")
         if isinstance(images, (str, Path)) and Path(images).is_dir():
             return list(self.stream(find_images([images])))
         if isinstance(images, (list, tuple, Iterator)):
@@ -170,53 +158,28 @@ class Tagger:
     def stream(self, images: Iterable[Any]) -> Iterator[Tags]:
         """Tag images one after another, in order; the next ones are decoded while these are encoded.
 
-        Any iterable will do, a generator without an end too: it is asked for no more than is worked on soon.
+        Any iterable works, including an endless generator: images are requested only shortly before they are needed.
         """
-        scorer = Scorer(self.method, self.decision, self.pipeline, where=self.where, explain=self.explain)
-        photos = map(_photo, count(), images)
-        behind = self.backbone.device.type != "cpu"
-        for batch in overlapped(self.pipeline(photos), scorer.begin, scorer.finish, behind):
-            yield from map(self._tags, batch)
+        for (scored,) in self.session.stream(map(_photo, count(), images)):
+            assert scored is not None  # the method is asked about every photo
+            yield self._tags(scored)
 
     def about(self) -> dict[str, Any]:
-        """All that an answer depends on but the image, in plain data: what differs in it is not to be mixed."""
-        backbone, method = self.backbone, self.method
-        teacher = method.problem.teacher
-        judge = None if teacher is None or teacher.backbone is None else teacher.backbone
-        return {
-            "model": backbone.name,
-            "weights": [backbone.image_fingerprint, backbone.text_fingerprint],
-            "prompts": backbone.prompts and f"{backbone.prompts.title} {backbone.prompts.digest}",
-            "arithmetic": f"{backbone.arithmetic} on {backbone.device.type}",
-            "method": method.name,
-            "method's file": source_digest(type(method)),
-            "settings": asdict(method.config),
-            **self._given,
-            "teacher": teacher and (judge.image_fingerprint if judge else "self"),
-            "presence": asdict(self.decision.rule),
-            "labels": list(self.labels.names),
-            "synonyms": [" | ".join(words) for words in self.labels.synonyms],
-            "texts": list(self.labels.texts),
-            "where": self.where,
-            "threshold": self._show[0],
-            "top-k": self._show[1],
-            "seed": self.seed,
-            "views": sorted({rendering(backbone, spec) for spec in method.needs}),
-            "mltta": __version__,
-        }
+        """Everything that an answer depends on except the image, in plain data: results that differ never mix."""
+        return self.session.about(self.method)
 
     def _tags(self, scored: Scored) -> Tags:
-        if scored.score is None or scored.present is None:
+        if scored.scores is None or scored.shown is None:
             return Tags(image=scored.photo.id, error=scored.error)
-        order = scored.score.argsort(descending=True, stable=True).tolist()
-        items = [{"label": self.labels.names[i], "score": float(scored.score[i])} for i in order]
-        present = [self.labels.names[i] for i in order if scored.present[i]]
-        where = {}
-        if scored.where is not None:
-            where = {self.labels.names[i]: scored.where[i].numpy() for i in order if scored.present[i]}
-        captions = {self.labels.names[i]: said for i, said in scored.captions.items()}
-        found = Tags(items, present=present, image=scored.photo.id, where=where, captions=captions)
-        return found.decided(*self._show)
+        names = self.labels.names
+        order = np.argsort(-scored.scores, kind="stable").tolist()
+        items = [{"label": names[i], "score": float(scored.scores[i])} for i in order]
+        shown = [i for i in order if scored.shown[i]]
+        where = {} if scored.where is None else {names[i]: scored.where[i] for i in shown}
+        captions = {names[i]: scored.captions[i] for i in shown if i in scored.captions}
+        return Tags(
+            items, present=[names[i] for i in shown], image=scored.photo.id, where=where, captions=captions
+        )
 
 
 def _photo(index: int, source: Any) -> Photo:
@@ -242,19 +205,3 @@ class _Fetch:
             said = "addresses are fetched only where that is allowed: Tagger(allow_urls=True), --allow-urls"
             raise ImageError(f"{photo.source}: {said}")
         return replace(photo, source=fetch(photo.source))
-
-
-def _say_if_not_english(labels: LabelSet) -> None:
-    """Warn of labels that the embedded model cannot read, where that can be seen."""
-    other = translated(labels.texts)
-    if other is not None:
-        language, found = other
-        some = ", ".join(f"{english} for {label}" for label, english in list(found.items())[:3])
-        log.warning(
-            "these labels look %s, and the embedded model reads English only: say %s%s",
-            language,
-            some,
-            " …" * (len(found) > 3),
-        )
-    elif not all(text.isascii() for text in labels.texts):
-        log.warning("the embedded model reads English only; labels in other languages will score at random")

@@ -13,8 +13,8 @@ class Tags(list[dict[str, Any]]):
     """All labels of one image as ``[{"label": …, "score": …}, …]``, best first, and which of them are shown.
 
     ``present`` names the labels shown, ``shown`` lists them with their scores. ``image`` is where the image came from;
-    ``error`` says why there are no tags, if there are none. With ``Tagger(where=True)``, ``where`` maps each label shown
-    to a grid (16, 16) from 0 to 1: how much each part of the photo speaks for it. With ``Tagger(explain=True)``,
+    ``error`` says why there are no tags, if there are none. With ``Tagger(where=True)``, ``where`` maps each label
+    shown to a grid (16, 16) from 0 to 1: how much each part of the photo speaks for it. With ``Tagger(explain=True)``,
     ``captions`` maps each label shown to the captions that speak for it, each with its similarity to the photo.
     """
 
@@ -44,17 +44,6 @@ class Tags(list[dict[str, Any]]):
     def top(self, k: int | None = None, threshold: float | None = None) -> list[dict[str, Any]]:
         """The k best labels, or those that score at least ``threshold``, whatever is shown."""
         return [item for item in self[:k] if threshold is None or item["score"] >= threshold]
-
-    def decided(self, threshold: float | None = None, top_k: int | None = None) -> Tags:
-        """The same scores with another decision of what is shown; neither given, it stays."""
-        if self.error is not None or (threshold is None and top_k is None):
-            return self
-        present = [item["label"] for item in self.top(top_k, threshold)]
-        where, captions = (
-            {name: own for name, own in held.items() if name in present}
-            for held in (self.where, self.captions)
-        )
-        return Tags(self, present=present, image=self.image, where=where, captions=captions)
 
     def record(self) -> dict[str, Any]:
         """What files hold of it, in plain data: the image, and the labels shown or the error."""

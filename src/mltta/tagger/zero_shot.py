@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mltta.errors import ConfigError, ImageError
-from mltta.model.backbone import Backbone
-from mltta.model.load import load_backbone
 from mltta.tagger.tagger import Tagger
 from mltta.tagger.tags import Tags
+
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
 
 #: label lists whose tagger is kept ready
 KEPT = 8
@@ -24,8 +25,8 @@ class ZeroShotPipeline:
     [{'score': 0.71, 'label': 'dog'}, {'score': 0.25, 'label': 'sofa'}]
 
     The scores of transformers' pipeline add up to one, so two labels that are both there get half each. Here every
-    score says how sure it is that its label is there; a tagger shows those from 0.3 on. Labels that mean nearly the
-    same still compete: give them as one, "dog | puppy".
+    score says how sure the model is that its label is there; a tagger shows those of at least 0.3. Labels that mean
+    nearly the same still compete: give them as one, "dog | puppy".
     """
 
     task = "zero-shot-image-classification"
@@ -39,7 +40,11 @@ class ZeroShotPipeline:
         for name, where in (("labels", "candidate_labels"), ("template", "hypothesis_template")):
             if name in options:
                 raise ConfigError(f"{name} is said with each call, as {where}=…")
-        self.backbone = model if isinstance(model, Backbone) else load_backbone(model)
+        if model is None or isinstance(model, str):
+            from mltta.model.load import load_backbone
+
+            model = load_backbone(model)
+        self.backbone = model
         self._method, self._options = method, options
         self._taggers: OrderedDict[tuple[tuple[str, ...], str | None], Tagger] = OrderedDict()
 

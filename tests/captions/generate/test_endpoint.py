@@ -14,8 +14,7 @@ from email.utils import formatdate
 import pytest
 
 from mltta.captions.generate.build import generate_captions
-from mltta.captions.generate.engines.endpoint import OpenAIEngine
-from mltta.captions.generate.engines.protocol import wait_asked_for
+from mltta.captions.generate.endpoint import OpenAIEngine, wait_asked_for
 from mltta.captions.generate.sampling import Sampler
 from mltta.captions.read import read_texts
 from mltta.errors import EngineError

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mltta.captions.generate.answers import AnswerFile, Entry, resolved, same
-from mltta.captions.generate.engines import Engine
+from mltta.captions.generate.answer_file import AnswerFile, Sentence, resolved, same
+from mltta.captions.generate.asking import Engine
 from mltta.captions.generate.sampling import Cooccurrence, Sampler
 from mltta.captions.generate.tidy import rejection, tidy
 from mltta.captions.nouns import NounFilter
@@ -21,7 +21,7 @@ from mltta.labels import LabelSet
 class Generated:
     """What the file holds now, and what this call added to it."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[Sentence, ...]
     new: int
     seconds: float
     tokens: tuple[int, int]  # of this call's questions, of its answers
@@ -47,14 +47,13 @@ def generate_captions(
     cooccurrence: Cooccurrence | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Generated:
-    """Ask until ``count`` different captions are kept; every answer is on disk as soon as it is there.
+    """Ask until ``count`` different captions are kept; every answer is on disk as soon as it arrives.
 
-    Requests are numbered. As many are asked as captions are missing, then as many as are missing still, so that the
-    file ends with the request that made the captions enough: in whatever order answers come, and wherever a run
-    was stopped and taken up again.
+    Requests are numbered. As many are asked as captions are missing, until none is, so that the file ends with the
+    request that completed the count: in whatever order answers come, and however often a run was interrupted.
 
     Args:
-        out: JSON Lines file; one that exists is continued.
+        out: JSON Lines file; an existing one is resumed.
         attempts: requests at most, those of earlier calls included; by default four times the count.
         cooccurrence: how labels occur together; without it they are drawn uniformly, as in the paper.
         progress: called with the number of captions kept so far.
@@ -62,13 +61,39 @@ def generate_captions(
     attempts = 4 * count if attempts is None else attempts
     if count < 1 or attempts < count:
         raise ConfigError(f"{count} captions in {attempts} attempts: give at least one attempt a caption")
-    sampler = Sampler(labels, seed, cooccurrence)
-    file = AnswerFile(out, {**engine.identity, **sampler.identity, "labels": _entries(labels)})
-    writer = _Writer(labels, engine, file, sampler, progress or (lambda kept: None))
+    sampler, nouns = Sampler(labels, seed, cooccurrence), NounFilter(labels)
+    tell = progress or (lambda kept: None)
+    # the label set as a label file holds it: synonyms decide what is kept, so they belong to it
+    listed = [
+        {"name": name, "text": text, "synonyms": list(synonyms)}
+        for name, text, synonyms in zip(labels.names, labels.texts, labels.synonyms, strict=True)
+    ]
+    file = AnswerFile(out, {**engine.identity, **sampler.identity, "labels": listed})
+    before, start, spent = len(file.entries), time.monotonic(), [0, 0]
+
+    def ask(numbers: range) -> None:
+        """Have the requests answered that are not yet."""
+        requests = {n: sampler(n) for n in numbers if n not in file.entries}
+        seen = {same(entry.caption) for entry in file.entries.values() if entry.kept}
+        tell(len(seen))
+        for answer in engine.answers(list(requests.values())) if requests else ():
+            caption = tidy(answer.text)
+            why = rejection(caption, nouns)
+            tokens = (answer.prompt_tokens, answer.answer_tokens)
+            file.add(Sentence(answer.n, requests[answer.n].keywords, caption, why, tokens))
+            spent[:] = [spent[0] + tokens[0], spent[1] + tokens[1]]
+            if not why:
+                seen.add(same(caption))
+                tell(len(seen))
+
     try:
         asked = 0
-        while asked < attempts and (missing := count - writer.kept(asked)) > 0:
-            writer.ask(range(asked, min(asked + missing, attempts)))
+        while asked < attempts:
+            done = resolved(entry for entry in file.entries.values() if entry.n < asked)
+            missing = count - sum(entry.kept for entry in done)
+            if missing <= 0:
+                break
+            ask(range(asked, min(asked + missing, attempts)))
             asked = min(asked + missing, attempts)
     except EngineError as error:
         raise EngineError(
@@ -77,53 +102,5 @@ def generate_captions(
     finally:
         file.close()
     file.finish()
-    return Generated(tuple(file.entries.values()), writer.new, writer.seconds, writer.tokens)
-
-
-class _Writer:
-    """Asks the engine and writes down what it says."""
-
-    def __init__(
-        self,
-        labels: LabelSet,
-        engine: Engine,
-        file: AnswerFile,
-        sampler: Sampler,
-        progress: Callable[[int], None],
-    ) -> None:
-        self._nouns = NounFilter(labels)
-        self._engine, self._file, self._sampler, self._progress = engine, file, sampler, progress
-        self.new, self.seconds, self.tokens = 0, 0.0, (0, 0)
-
-    def kept(self, asked: int) -> int:
-        """Different captions among the first requests."""
-        before = [entry for entry in self._file.entries.values() if entry.n < asked]
-        return sum(entry.kept for entry in resolved(before))
-
-    def ask(self, numbers: range) -> None:
-        """Have the requests answered that are not yet."""
-        requests = {n: self._sampler(n) for n in numbers if n not in self._file.entries}
-        seen = {same(entry.caption) for entry in self._file.entries.values() if entry.kept}
-        self._progress(len(seen))
-        start = time.monotonic()
-        try:
-            for answer in self._engine.answers(list(requests.values())) if requests else ():
-                caption = tidy(answer.text)
-                why = rejection(caption, self._nouns)
-                tokens = (answer.prompt_tokens, answer.answer_tokens)
-                self._file.add(Entry(answer.n, requests[answer.n].keywords, caption, why, tokens))
-                self.new += 1
-                self.tokens = (self.tokens[0] + tokens[0], self.tokens[1] + tokens[1])
-                if not why:
-                    seen.add(same(caption))
-                    self._progress(len(seen))
-        finally:
-            self.seconds += time.monotonic() - start
-
-
-def _entries(labels: LabelSet) -> list[dict[str, object]]:
-    """The label set as a label file holds it: synonyms decide what is kept, so they belong to it."""
-    return [
-        {"name": name, "text": text, "synonyms": list(synonyms)}
-        for name, text, synonyms in zip(labels.names, labels.texts, labels.synonyms, strict=True)
-    ]
+    entries = tuple(file.entries.values())
+    return Generated(entries, len(entries) - before, time.monotonic() - start, (spent[0], spent[1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import json
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.captions.generate.engines import Request
+from mltta.captions.generate.asking import Request
 from mltta.data.dataset import Dataset
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
@@ -67,8 +68,8 @@ class Cooccurrence:
         """Count from pairs of labels; a label paired with itself says how often it occurs at all."""
         counts = np.zeros((len(labels), len(labels)))
         for one, other, count in pairs:
-            a, b = _position(labels, one), _position(labels, other)
-            if a is not None and b is not None:
+            with contextlib.suppress(LabelError):
+                a, b = labels.index(one), labels.index(other)
                 counts[a, b] += count
                 if a != b:
                     counts[b, a] += count
@@ -78,13 +79,17 @@ class Cooccurrence:
     def load(cls, path: str | Path, labels: LabelSet) -> Cooccurrence:
         """Read ``{"labels": […], "counts": [[…]]}``, or pairs: JSON ``[["dog", "cat", 12], …]`` or CSV ``dog,cat,12``.
 
-        Labels of the file that are not in the set are passed over.
+        Labels of the file that are not in the set are ignored.
         """
         path = Path(path)
         try:
             text = read_text(path, LABELS, ConfigError)
             if path.suffix.casefold() == ".csv":
-                return cls.of_pairs(labels, _csv_pairs(text))
+                rows = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
+                with contextlib.suppress(ValueError):
+                    float(rows[0][-1])
+                    rows = [[], *rows]  # no header
+                return cls.of_pairs(labels, [(a.strip(), b.strip(), float(n)) for a, b, n in rows[1:]])
             held = json.loads(text)
             if isinstance(held, dict):
                 return cls(labels, _matched(labels, held["labels"], np.asarray(held["counts"], np.float64)))
@@ -104,13 +109,13 @@ class Cooccurrence:
 
     @property
     def fingerprint(self) -> str:
-        """Tells counts apart."""
+        """A hash of the counts."""
         return hashlib.blake2b(self.counts.tobytes(), digest_size=8).hexdigest()
 
     def draw(self, size: int, rng: random.Random) -> list[int]:
         """Draw labels: the first by its frequency, each next by its mean frequency beside those drawn.
 
-        Fewer come when nothing occurs beside them.
+        Fewer are drawn if nothing occurs beside them.
         """
         drawn: list[int] = []
         weights = self.own
@@ -125,9 +130,7 @@ class Sampler:
     """Makes request n of a run; it depends on the labels, the seed and n alone."""
 
     def __init__(self, labels: LabelSet, seed: int = 0, cooccurrence: Cooccurrence | None = None) -> None:
-        self._texts = labels.texts
-        self._seed = seed
-        self._cooccurrence = cooccurrence
+        self._texts, self._seed, self._cooccurrence = labels.texts, seed, cooccurrence
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -148,35 +151,15 @@ class Sampler:
         return Request(n, keywords, PROMPT.format(", ".join(keywords)), rng.getrandbits(31))
 
 
-def _position(labels: LabelSet, name: str) -> int | None:
-    try:
-        return labels.index(name)
-    except LabelError:
-        return None
-
-
 def _matched(labels: LabelSet, names: list[str], counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """A file's counts in the order of the label set."""
     if counts.shape != (len(names), len(names)):
         raise ValueError(f"{len(names)} labels, but counts of shape {counts.shape}")
-    places = {a: p for a, name in enumerate(names) if (p := _position(labels, name)) is not None}
+    places: dict[int, int] = {}
+    for row, name in enumerate(names):
+        with contextlib.suppress(LabelError):
+            places[row] = labels.index(name)
     matched = np.zeros((len(labels), len(labels)))
     at = list(places.values())
     matched[np.ix_(at, at)] = counts[np.ix_(list(places), list(places))]
     return matched
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _csv_pairs(text: str) -> list[tuple[str, str, float]]:
-    """Rows of two labels and a count, below a header or not."""
-    rows = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
-    if rows and not _is_number(rows[0][-1]):
-        rows = rows[1:]
-    return [(a.strip(), b.strip(), float(count)) for a, b, count in rows]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from mltta.session.overlap import Later, Stopwatch, overlapped
+from mltta.model.engine import TorchEngine
+from mltta.session.ahead import overlapped
 
 
 @pytest.mark.parametrize(
@@ -27,19 +29,24 @@ def test_each_is_finished_once_the_next_is_there_and_before_that_is_begun(behind
     def items() -> Iterator[int]:
         yield from (say("ask", key) for key in range(3))
 
-    found = overlapped(items(), lambda key: say("begin", key), lambda key: say("finish", key), behind)
+    def begin(key: int) -> Callable[[], int]:
+        say("begin", key)
+        return lambda: say("finish", key)
+
+    found = overlapped(items(), begin, behind)
     assert list(found) == [0, 1, 2]
     assert ", ".join(said) == order
 
 
 def test_nothing_to_do_is_nothing_done():
-    assert list(overlapped([], int, int, True)) == []
+    assert list(overlapped([], lambda key: lambda: key, True)) == []
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_values_and_times_are_there_once_they_are_asked_for(device):
-    watch = Stopwatch(torch.device(device))
-    values = Later(torch.arange(5, device=device) * 2)
-    watch.stop()
-    assert values.get().tolist() == [0, 2, 4, 6, 8]
-    assert 0 <= watch.ms() < 60_000
+    engine = TorchEngine(SimpleNamespace(device=torch.device(device)))
+    stop = engine.stopwatch()
+    values = engine.to_cpu(torch.arange(5, device=device) * 2)
+    ms = stop()
+    assert values().tolist() == [0, 2, 4, 6, 8]
+    assert 0 <= ms() < 60_000

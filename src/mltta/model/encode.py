@@ -1,23 +1,27 @@
-"""From prepared photos to features: one passage through the image tower, rounded to half precision, once and here.
+"""One pass of prepared photos through the image tower, with features rounded to half precision here and nowhere else.
 
-What is kept on disk is half precision, so what is used is too: a result never depends on what was kept.
+The feature cache holds half precision, so what is used is half precision too: a result never depends on the cache.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
-from mltta.model.backbone import Backbone
+from mltta.model.halving import Halving
 from mltta.model.image_tower import CPU_CHUNK
 from mltta.model.threads import side_by_side
-from mltta.session.execution import Halving
-from mltta.session.prepare import Decoded, Prepared
 
-#: half-precision features (N, D) by spec, where they were made
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
+    from mltta.session.prepare import Prepared
+
+#: half-precision features (N, D) by spec, on the device that made them
 Encodings = dict[AnySpec, Tensor]
 
 
@@ -28,13 +32,13 @@ def encode(
     at_once: Halving | None = None,
     fill: int = 1,
 ) -> list[Encodings]:
-    """The features of what each photo lacks; row 0 is the clean view, but for generated views.
+    """The features that each photo is missing; row 0 is the clean view, except for generated views.
 
-    On the CPU every photo has passes of its own, so that a feature never depends, to the last bit, on the photos beside
-    it: matrix kernels may round differently for another batch size.
+    On a CPU every photo has its own passes, so a feature never depends on the other photos of the batch, to the last
+    bit: matrix kernels may round differently for another batch size.
 
     Args:
-        fill: on a GPU, fill up to so many photos, as far as fit at once: its libraries spend seconds on every new size.
+        fill: on a GPU, pad to this many photos if they fit: its libraries spend seconds on every new batch size.
     """
     if backbone.device.type == "cpu":
         return _side_by_side(backbone, photos)
@@ -62,10 +66,10 @@ def encode(
 def _together(
     backbone: Backbone, photos: Sequence[Prepared], specs: tuple[AnySpec, ...], seed: int, filled: int
 ) -> list[Encodings]:
-    """Many photos that lack the same specs, in large passes, as if they were so many."""
+    """Many photos that lack the same specs, in large passes padded to ``filled`` photos."""
 
     def run(spec: AnySpec) -> Tensor:
-        pixels = _pixels(backbone, photos, spec, seed)  # (B, N, 3, S, S), of local views their input alone
+        pixels = _pixels(backbone, photos, spec, seed)  # (B, N, 3, S, S); for local views their input alone
         if filled > len(photos):
             pixels = torch.cat([pixels, pixels[-1:].expand(filled - len(photos), -1, -1, -1, -1)])
         features = backbone.tower_of(spec)(pixels.flatten(0, 1))
@@ -74,9 +78,7 @@ def _together(
     found = {spec: run(spec) for spec in specs}  # (B, N, D)
     with_clean = [spec for spec in specs if isinstance(spec, LocalSpec) and spec.has_clean]
     if with_clean:
-        crops = next(
-            (found[spec] for spec in specs if isinstance(spec, ViewSpec) and not spec.generated), None
-        )
+        crops = next((found[s] for s in specs if isinstance(s, ViewSpec) and not s.generated), None)
         if crops is None:
             crops = run(ViewSpec(count=1))
         for spec in with_clean:
@@ -87,30 +89,31 @@ def _together(
 
 
 def _pixels(backbone: Backbone, photos: Sequence[Prepared], spec: AnySpec, seed: int) -> Tensor:
-    """All views (B, N, 3, S, S) of a spec, made on the device, or rendered before."""
-    decoded: list[Decoded] = [photo.decoded for photo in photos if photo.decoded is not None]
+    """All views (B, N, 3, S, S) of a spec, rendered on the device, or beforehand on the CPU."""
+    decoded = [photo for photo in photos if photo.decoded is not None]
     renderer = backbone.renderer_of(spec)
     if decoded and not spec.generated and renderer is not None:
         shown = ViewSpec(count=1) if isinstance(spec, LocalSpec) else spec
-        return renderer.render([x.pixels for x in decoded], shown, seed, [x.id for x in decoded])
-    return torch.stack([torch.cat(_parts(photo, spec)) for photo in photos])
-
-
-def _parts(photo: Prepared, spec: AnySpec) -> list[Tensor]:
+        images = [torch.as_tensor(photo.decoded) for photo in decoded]
+        return renderer.render(images, shown, seed, [photo.identity for photo in decoded])
     crops = isinstance(spec, ViewSpec) and not spec.generated
-    clean = [photo.clean] if photo.clean is not None and crops else []
-    return clean + ([photo.pixels[spec]] if spec in photo.pixels else [])
+    rows = []
+    for photo in photos:
+        clean = [photo.clean] if photo.clean is not None and crops else []
+        rows.append(np.concatenate([*clean, *([photo.pixels[spec]] if spec in photo.pixels else [])]))
+    return torch.from_numpy(np.stack(rows))
 
 
 def _side_by_side(backbone: Backbone, photos: Sequence[Prepared]) -> list[Encodings]:
-    """All passes of all photos at once, each by one thread.
+    """All passes of all photos at once, each run by one thread.
 
-    A pass of few views may round another way than one of many: the clean view always has a pass to itself, as it has
-    for the methods that need no other, and the last pass of crops is filled up.
+    A pass of few views may round differently from one of many: the clean view always has its own pass, as it has for
+    methods that need no other, and the last pass of crops is padded.
     """
     passes: list[tuple[AnySpec, Tensor]] = []
     for photo in photos:
-        passes += [] if photo.clean is None else [(ViewSpec(count=1), photo.clean)]
+        if photo.clean is not None:
+            passes.append((ViewSpec(count=1), torch.from_numpy(photo.clean)))
         passes += [(spec, part) for spec, views in photo.pixels.items() for part in _divided(spec, views)]
     run = side_by_side().map(lambda one: backbone.tower_of(one[0]).one_pass(one[1]).half(), passes)
     found: list[Encodings] = []
@@ -126,8 +129,9 @@ def _side_by_side(backbone: Backbone, photos: Sequence[Prepared]) -> list[Encodi
     return found
 
 
-def _divided(spec: AnySpec, views: Tensor) -> tuple[Tensor, ...]:
-    """Views in passes of CPU_CHUNK, the last filled up with copies; the input of local views is a pass."""
+def _divided(spec: AnySpec, rendered: np.ndarray) -> tuple[Tensor, ...]:
+    """Views in passes of CPU_CHUNK, the last padded with copies; the input of local views is one pass."""
+    views = torch.from_numpy(rendered)
     if isinstance(spec, LocalSpec):
         return (views,)
     filled = torch.cat([views, views[-1:].expand(-len(views) % CPU_CHUNK, -1, -1, -1)])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from mltta.errors import ConfigError
-from mltta.output.lines import Lines, csv_lines, json_lines, jsonl_lines, table_lines
+from mltta.output.lines import TextFormat, csv_lines, json_lines, jsonl_lines, table_lines
 from mltta.output.records import Page, Record
 
 SUFFIXES = {
@@ -21,8 +21,8 @@ SUFFIXES = {
     ".htm": "html",
     ".txt": "table",
 }
-FORMATS = ("table", "csv", "json", "jsonl", "parquet", "html", "coco", "fiftyone")
-
+#: formats with rows, which can be one per image
+WIDE = {"csv", "parquet"}
 
 #: writes all records at once, to a path that is then put in the file's place
 Whole: TypeAlias = Callable[[Path, Iterable[Record], Page], None]
@@ -35,7 +35,7 @@ def format_of(given: str | None, output: Path | None) -> str:
     suffix = output.suffix.lower()
     if suffix not in SUFFIXES and suffix:
         known = ", ".join(SUFFIXES)
-        raise ConfigError(f"{output}: {suffix} says no format; end it in {known}, or say which with --format")
+        raise ConfigError(f"{output}: unknown format {suffix}. Use {known}, or give a format with --format")
     return SUFFIXES.get(suffix, "table")
 
 
@@ -44,17 +44,12 @@ def file_of(format: str, output: Path) -> Path:
     return output / "labels.json" if format == "fiftyone" and output.suffix.lower() != ".json" else output
 
 
-def lines_of(format: str, wide: bool = False) -> Lines | None:
+def text_format(format: str, wide: bool = False) -> TextFormat | None:
     """How a format's file is written image by image; None where that cannot be."""
-    if wide and format not in ("csv", "parquet"):
-        raise ConfigError("--wide is for csv and parquet: the other formats have one entry an image anyway")
     if format == "csv":
         return csv_lines(wide)
-    return (
-        {"json": json_lines, "jsonl": jsonl_lines, "table": table_lines}[format]()
-        if format in _TEXT
-        else None
-    )
+    made = {"json": json_lines, "jsonl": jsonl_lines, "table": table_lines}.get(format)
+    return None if made is None else made()
 
 
 def whole_of(format: str) -> Whole:
@@ -72,4 +67,7 @@ def whole_of(format: str) -> Whole:
     return {"coco": write_coco, "fiftyone": write_fiftyone}[format]
 
 
-_TEXT = ("json", "jsonl", "table")
+def refuse_wide(formats: Iterable[str]) -> None:
+    """Refuse ``--wide`` for formats without rows."""
+    if not WIDE.intersection(formats):
+        raise ConfigError("--wide is for csv and parquet: other formats have one entry per image anyway")

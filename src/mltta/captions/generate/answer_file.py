@@ -1,6 +1,6 @@
-"""The file of a run: a first line that says what was asked of whom, then one line an answer, as they came.
+"""The file of a run: a first line that says what was asked of whom, then one line per answer, as they came.
 
-A line counts once it is whole: whatever a kill cuts off, the answers before it are there.
+A line counts once it is whole: an interruption costs only the answer that was being written.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ REPEATED = "repeated"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One answer: the sentence in it, and why it was not kept, if it was not."""
+class Sentence:
+    """The sentence in one answer, and why it was not kept, if it was not."""
 
     n: int
     keywords: tuple[str, ...]
@@ -35,16 +35,22 @@ class Entry:
     def kept(self) -> bool:
         return not self.why
 
+    @property
+    def line(self) -> bytes:
+        """Its line in the file."""
+        held = {"n": self.n, "keywords": self.keywords, "caption": self.caption, "kept": self.kept}
+        return _line({**held, **({} if self.kept else {"why": self.why}), "tokens": self.tokens})
+
 
 class AnswerFile:
     """Answers on disk by number, and the way to add to them."""
 
     def __init__(self, path: str | Path, identity: Mapping[str, Any]) -> None:
-        """Open a file to go on with, or begin one; refuse one that was begun otherwise."""
+        """Open a file to resume, or begin one; refuse one that was begun with other options."""
         self.path = Path(path)
         self._header = {"format": FORMAT, **identity}
-        self.entries: dict[int, Entry] = {}
-        try:
+        self.entries: dict[int, Sentence] = {}
+        with self._written():
             if self.path.exists() and self.path.stat().st_size:
                 with self.path.open("rb") as file:
                     header, self.entries, whole = _read(file, self.path)
@@ -52,35 +58,26 @@ class AnswerFile:
                 os.truncate(self.path, whole)
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._replace([])
+                atomic.write(self.path, _line(self._header))
             self._file = self.path.open("ab")
-        except OSError as error:
-            raise self._unwritable(error) from error
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Sentence) -> None:
         """Append an answer; when this returns, a kill of the process cannot lose it."""
-        try:
-            self._file.write(_line(_record(entry)))
+        with self._written():
+            self._file.write(entry.line)
             self._file.flush()
-        except OSError as error:
-            raise self._unwritable(error) from error
         self.entries[entry.n] = entry
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # said when it was written
+        with contextlib.suppress(OSError):  # reported when it was written
             self._file.close()
 
     def finish(self) -> None:
         """Put the answers in order and mark the repeated ones, so that the same run always ends in the same file."""
         self.entries = {entry.n: entry for entry in resolved(self.entries.values())}
-        try:
-            self._replace(self.entries.values())
-        except OSError as error:
-            raise self._unwritable(error) from error
-
-    def _replace(self, entries: Iterable[Entry]) -> None:
-        lines = [_line(self._header), *(_line(_record(entry)) for entry in entries)]
-        atomic.write(self.path, b"".join(lines))
+        with self._written():
+            lines = [_line(self._header), *(entry.line for entry in self.entries.values())]
+            atomic.write(self.path, b"".join(lines))
 
     def _check(self, header: Mapping[str, Any]) -> None:
         """Refuse to mix answers to different questions."""
@@ -89,15 +86,19 @@ class AnswerFile:
             if was != now:
                 values = "" if name == "labels" else f" ({was!r}, now {now!r})"
                 raise CaptionError(
-                    f"{self.path} was begun with another {name}{values}. Give the same options to go on with it, "
+                    f"{self.path} was begun with another {name}{values}. Give the same options to resume it, "
                     "or write to another file."
                 )
 
-    def _unwritable(self, error: OSError) -> CaptionError:
-        return CaptionError(f"{self.path} cannot be written: {error.strerror}")
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CaptionError(f"{self.path} cannot be written: {error.strerror}") from error
 
 
-def resolved(entries: Iterable[Entry]) -> list[Entry]:
+def resolved(entries: Iterable[Sentence]) -> list[Sentence]:
     """Answers in order of their numbers, of equal captions only the first one kept."""
     seen: set[str] = set()
     ordered = []
@@ -120,53 +121,40 @@ def is_generated(content: str) -> bool:
 
 
 def kept_in(content: bytes, path: str | Path) -> list[str]:
-    """The captions that a run kept, finished or not, out of what its file holds."""
+    """The captions that a run kept, finished or not."""
     entries = _read(content.splitlines(keepends=True), Path(path))[1]
     return [entry.caption for entry in resolved(entries.values()) if entry.kept]
 
 
-def _read(lines: Iterable[bytes], path: Path) -> tuple[dict[str, Any], dict[int, Entry], int]:
-    """First line, answers, and bytes up to where a kill cut off the last one."""
-    header: dict[str, Any] | None = None
-    entries: dict[int, Entry] = {}
+def _read(lines: Iterable[bytes], path: Path) -> tuple[dict[str, Any], dict[int, Sentence], int]:
+    """First line, answers, and the size of the part before an incomplete last line."""
+    header: dict[str, Any] = {}
+    entries: dict[int, Sentence] = {}
     whole = 0
     for number, line in enumerate(lines, start=1):
-        if header is None:
-            header = _parsed_header(line, path)
-        elif line.endswith(b"\n"):
-            entry = _parsed(line, number, path)
-            entries.setdefault(entry.n, entry)
-        else:
-            break
+        try:
+            if number == 1:
+                header = dict(json.loads(line))
+                if header["format"] != FORMAT or not line.endswith(b"\n"):
+                    raise ValueError
+            elif line.endswith(b"\n"):
+                held = json.loads(line)
+                why = "" if held["kept"] else str(held["why"])
+                prompt, answer = map(int, held["tokens"])
+                entry = Sentence(
+                    int(held["n"]), tuple(held["keywords"]), str(held["caption"]), why, (prompt, answer)
+                )
+                entries.setdefault(entry.n, entry)
+            else:
+                break
+        except UNREADABLE as error:
+            if number == 1:
+                raise CaptionError(f"{path} is not a file that `mltta captions generate` wrote") from error
+            raise CaptionError(
+                f"{path}: line {number} is no answer. Remove that line and try again."
+            ) from error
         whole += len(line)
-    if header is None:
-        raise CaptionError(f"{path} is empty, so it holds no generated captions")
     return header, entries, whole
-
-
-def _parsed_header(line: bytes, path: Path) -> dict[str, Any]:
-    try:
-        held = json.loads(line)
-        if held["format"] == FORMAT and line.endswith(b"\n"):
-            return dict(held)
-    except UNREADABLE:
-        pass
-    raise CaptionError(f"{path} is not a file that `mltta captions generate` wrote")
-
-
-def _parsed(line: bytes, number: int, path: Path) -> Entry:
-    try:
-        held = json.loads(line)
-        prompt, answer = map(int, held["tokens"])
-        why = "" if held["kept"] else str(held["why"])
-        return Entry(int(held["n"]), tuple(held["keywords"]), str(held["caption"]), why, (prompt, answer))
-    except UNREADABLE as error:
-        raise CaptionError(f"{path}: line {number} is no answer. Remove that line and try again.") from error
-
-
-def _record(entry: Entry) -> dict[str, Any]:
-    held = {"n": entry.n, "keywords": entry.keywords, "caption": entry.caption, "kept": entry.kept}
-    return {**held, **({} if entry.kept else {"why": entry.why}), "tokens": entry.tokens}
 
 
 def _line(held: Mapping[str, Any]) -> bytes:

@@ -1,73 +1,15 @@
-"""Pillow's `resize` for many boxes of many images at once, in Pillow's own whole-number arithmetic: the same bits.
-
-Pillow turns a filter's weights into whole numbers of 22 bits, resamples along one axis, rounds to levels, and
-resamples along the other. On a GPU that is three kernels for all boxes together; elsewhere torch does it box by box.
-"""
+"""What the kernels of a GPU do, box by box in torch: the reference of their tests, and their stand-in on a CPU."""
 
 from __future__ import annotations
 
-import logging
-from functools import lru_cache
-
-import numpy as np
 import torch
 from torch import Tensor
 
 from mltta.accelerate.boxes import BITS, Boxes
 from mltta.images.geometry import Axis
 
-log = logging.getLogger("mltta")
 
-
-def resample(
-    source: Tensor,
-    boxes: Boxes,
-    out: Tensor,
-    table: Tensor,
-    *,
-    cubic: bool,
-    channels_last: bool = True,
-    max_bytes: int = 1 << 30,
-    kernels: bool = True,
-) -> None:
-    """Resample boxes of images into their places of the output.
-
-    Args:
-        source: all pixels of the images, uint8, flat.
-        out: any tensor in which the boxes have their places, contiguous.
-        table: (3, 256) what is written for each level of each channel, of the output's kind.
-        channels_last: a box lies there as (H, W, 3); otherwise as (3, H, W), with kept lines only.
-        max_bytes: kept between the passes.
-        kernels: use them where they work.
-    """
-    on_gpu = kernels and source.is_cuda and kernels_work(source.device)
-    for part in boxes.chunks(max_bytes):
-        if on_gpu:
-            from mltta.accelerate.kernels import launch
-
-            launch(source, part, out, table, cubic=cubic, channels_last=channels_last)
-        else:
-            resample_plainly(source, part, out, table, cubic=cubic, channels_last=channels_last)
-
-
-@lru_cache(maxsize=16)
-def kernels_work(device: torch.device) -> bool:
-    """Whether Triton, which torch brings along on Linux, is here and can compile: tried with one pixel."""
-    try:
-        from mltta.accelerate.kernels import launch
-
-        pixel = torch.zeros(3, dtype=torch.uint8, device=device)
-        one, axes = np.ones(1, np.int64), np.array([[Axis(0, 1, 1), Axis(0, 1, 1)]])
-        box = Boxes(0 * one, one, axes, np.ones((1, 2), np.int64), 0 * one, 3 * one)
-        table = torch.zeros(3, 256, dtype=torch.uint8, device=device)
-        launch(pixel, box, torch.empty_like(pixel), table, cubic=False, channels_last=True)
-    except Exception as error:  # no Triton, no compiler, a GPU too old: many ways
-        log.warning("views are made on the GPU without kernels, which is slower: %s", type(error).__name__)
-        return False
-    return True
-
-
-def resample_plainly(
+def launch(
     source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, *, cubic: bool, channels_last: bool = True
 ) -> None:
     """Do what the kernels do, box by box."""

@@ -9,15 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from mltta.accelerate.views import DeviceViews
 from mltta.images.specs import LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
+from mltta.model.encode import encode
+from mltta.model.halving import Halving
 from mltta.model.image_tower import ImageTower
-from mltta.session.encode import encode
-from mltta.session.execution import Execution, Halving
-from mltta.session.features import Pipeline
+from mltta.session.execution import Execution
+from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo, Prepare, Prepared
 from tests import golden_data as golden
+from tests.accelerate.test_views import PlainViews
 from tests.test_tagger import photo
 
 CROPS, MIXED = ViewSpec(count=10), ViewSpec(count=3, augmix=True)
@@ -44,7 +45,7 @@ def device(views: int, renders: bool) -> Backbone:
     backbone = copy.copy(golden.backbone("vit"))
     backbone.device = SimpleNamespace(type="a GPU")
     backbone.image_tower = Tight(views)
-    backbone.__dict__["renderer"] = DeviceViews(backbone.preprocess, "cpu") if renders else None
+    backbone.__dict__["renderer"] = PlainViews(backbone.preprocess, "cpu") if renders else None
     return backbone
 
 
@@ -82,7 +83,7 @@ def test_local_views_have_the_same_rows_together_and_alone(clean, renders):
     plain, spec = golden.backbone("vit"), LocalSpec(size=48, window=16, stride=8, clean=clean)
     gpu = device(1000, renders)
     gpu._local_towers = {spec: plain.tower_of(spec)}
-    gpu._local_renderers = {48: DeviceViews(plain.preprocess.at(48), "cpu") if renders else None}
+    gpu._local_renderers = {48: PlainViews(plain.preprocess.at(48), "cpu") if renders else None}
     prepare = [
         Prepare(lambda key: key, (spec,), plain.preprocess, on_device=there) for there in (renders, False)
     ]
@@ -119,7 +120,7 @@ def test_it_is_filled_no_further_than_memory_allows():
 @pytest.mark.parametrize(("count", "passes"), [(3, [4]), (4, [4]), (9, [4, 4, 4]), (1, [1])])
 def test_a_stream_passes_batches_of_one_size(count, passes):
     backbone = device(1000, True)
-    pipeline = Pipeline(backbone, [CROPS], execution=Execution(batch_size=4, threads=2))
+    pipeline = FeatureStream(backbone, [CROPS], execution=Execution(batch_size=4, threads=2))
     found = [item for batch in pipeline(Photo(i, str(i), photo(i)) for i in range(count)) for item in batch]
     assert [item.photo.index for item in found] == list(range(count))
     assert backbone.image_tower.passed == [n * CROPS.count for n in passes]

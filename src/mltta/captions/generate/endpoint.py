@@ -1,34 +1,51 @@
-"""Captions by any endpoint that speaks OpenAI's chat completions."""
+"""Captions by any server with OpenAI's chat completions: llama.cpp, vLLM, Ollama, hosted ones."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import json
 import logging
 import queue
 import random
+import re
 import ssl
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any
 
-from mltta.captions.generate.engines import Answer, Request
-from mltta.captions.generate.engines.protocol import Trouble, complaint, completion, encode, wait_asked_for
+from mltta.captions.generate.asking import Answer, Request
 from mltta.errors import EngineError
 
 log = logging.getLogger("mltta")
 OPENAI = "https://api.openai.com/v1"
-#: statuses that may pass by themselves; a request that is wrong stays wrong
+#: statuses worth another try; a request that is wrong stays wrong
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LONGEST_BACKOFF, LONGEST_WAIT, LONGEST_ANSWER = 60.0, 600.0, 4_000_000
 #: parameters that some endpoints refuse; refused ones are left out from then on
 OPTIONAL = ("temperature", "max_tokens", "seed")
 
 
+class Trouble(Exception):
+    """A request that failed, and whether it may work when tried again."""
+
+    def __init__(
+        self, why: str, *, passing: bool = True, wait: float | None = None, refuses: tuple[str, ...] = ()
+    ) -> None:
+        """Args:
+        wait: seconds that the endpoint asked to wait.
+        refuses: names of parameters that it complained about.
+        """
+        super().__init__(why)
+        self.passing, self.wait, self.refuses = passing, wait, refuses
+
+
 class OpenAIEngine:
-    """Asks several questions at once, tries again with growing pauses, and gives up with a clear error."""
+    """Sends several requests at once, tries again with growing pauses, and gives up with a clear error."""
 
     def __init__(
         self,
@@ -44,10 +61,10 @@ class OpenAIEngine:
         pause: float = 1.0,
     ) -> None:
         """Args:
-        model: as the endpoint calls it.
-        base_url: what stands before /chat/completions.
-        key: sent as a bearer token; None for an endpoint that asks for none.
-        timeout: seconds until an answer must have come.
+        model: its name at the endpoint.
+        base_url: the address before /chat/completions.
+        key: sent as a bearer token; None for an endpoint that needs none.
+        timeout: seconds until an answer must be complete.
         retries: further tries of a request that failed for a reason that may pass.
         pause: seconds before the first further try; doubled for each one after.
         """
@@ -61,7 +78,7 @@ class OpenAIEngine:
         if key and key.strip():
             self._headers["Authorization"] = f"Bearer {key.strip()}"
         self._refused: set[str] = set()
-        self._told = False
+        self._warned = False
         self._opener = urllib.request.build_opener(_NoRedirect)
 
     @property
@@ -70,15 +87,27 @@ class OpenAIEngine:
         return {"engine": "openai", "model": self.model, **self._settings}
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
-        """Give answers as they arrive; after a failure or Ctrl-C those under way are waited for, then it is raised."""
+        """Give answers as they arrive; after a failure or Ctrl-C, wait for those in progress, then raise it."""
         waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
-        for request in requests:
-            waiting.put(request)
         done: queue.SimpleQueue[Answer | Exception | None] = queue.SimpleQueue()
         stop = threading.Event()
+        for request in requests:
+            waiting.put(request)
+
+        def work() -> None:
+            try:
+                while not stop.is_set():
+                    done.put(self._ask(waiting.get_nowait(), stop))
+            except queue.Empty:
+                pass
+            except Exception as error:
+                done.put(error)
+            finally:
+                done.put(None)
+
         running = min(self.concurrency, len(requests))
         for _ in range(running):
-            threading.Thread(target=self._work, args=(waiting, done, stop), daemon=True).start()
+            threading.Thread(target=work, daemon=True).start()
         failure: BaseException | None = None
         try:
             while running:
@@ -102,32 +131,17 @@ class OpenAIEngine:
         if failure is not None:
             raise failure
 
-    def _work(
-        self,
-        waiting: queue.SimpleQueue[Request],
-        done: queue.SimpleQueue[Answer | Exception | None],
-        stop: threading.Event,
-    ) -> None:
-        """Take requests until there are none left, or one fails."""
-        try:
-            while not stop.is_set():
-                done.put(self._ask(waiting.get_nowait(), stop))
-        except queue.Empty:
-            pass
-        except Exception as error:
-            done.put(error)
-        finally:
-            done.put(None)
-
     def _ask(self, request: Request, stop: threading.Event) -> Answer:
-        """One request, tried again while the reason may pass."""
+        """Send one request, again while the reason of a failure may pass."""
         tries = 0
         while True:
+            extra = {**self._settings, "seed": request.seed}
+            extra = {name: value for name, value in extra.items() if name not in self._refused}
+            held = {"model": self.model, "messages": [{"role": "user", "content": request.prompt}], **extra}
             try:
-                body, sent = self._body(request)
-                return completion(request.n, self._post(body))
+                return completion(request.n, self._post(json.dumps(held).encode()))
             except Trouble as trouble:
-                if any(name in sent for name in trouble.refuses):
+                if extra.keys() & set(trouble.refuses):
                     self._refused.update(trouble.refuses)
                     continue
                 tries += 1
@@ -136,36 +150,29 @@ class OpenAIEngine:
                     times = "" if tries == 1 else f" {tries} times in a row, at last"
                     raise EngineError(f"{self.url} failed{times}: {trouble}") from trouble
 
-    def _body(self, request: Request) -> tuple[bytes, set[str]]:
-        """The request as sent, and which parameters that may be refused it has."""
-        extra = {**self._settings, "seed": request.seed}
-        extra = {name: value for name, value in extra.items() if name not in self._refused}
-        return encode(self.model, request.prompt, extra), set(extra)
-
     def _wait(self, tries: int, trouble: Trouble) -> float:
         """Seconds to the next try: what the endpoint asks for, or a doubling pause, shortened at random."""
         if trouble.wait is not None:
             return trouble.wait
-        if not self._told and trouble.passing and self.retries:
-            self._told = True
+        if not self._warned and trouble.passing and self.retries:
+            self._warned = True
             log.warning("%s: %s; trying again, up to %d times", self.url, trouble, self.retries)
         return min(LONGEST_BACKOFF, self.pause * 2.0 ** (tries - 1)) * random.uniform(0.5, 1.0)
 
     def _post(self, body: bytes) -> bytes:
-        """Send one request; whatever goes wrong becomes Trouble."""
+        """Send one request; every failure becomes Trouble."""
         deadline = time.monotonic() + self.timeout
         try:
             request = urllib.request.Request(self.url, body, self._headers, method="POST")
             with self._opener.open(request, timeout=self.timeout) as response:
                 return _read(response, deadline)
         except urllib.error.HTTPError as error:
-            text = complaint(error)
-            refuses = tuple(name for name in OPTIONAL if name in text) if error.code in (400, 422) else ()
+            said = complaint(error)
             raise Trouble(
-                f"HTTP {error.code} {text}".strip() + _advice(error.code),
+                f"HTTP {error.code} {said}".strip() + _advice(error.code),
                 passing=error.code in PASSING,
                 wait=wait_asked_for(error.headers.get("Retry-After")),
-                refuses=refuses,
+                refuses=tuple(name for name in OPTIONAL if name in said) if error.code in (400, 422) else (),
             ) from error
         except (OSError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
@@ -173,7 +180,7 @@ class OpenAIEngine:
                 raise Trouble(f"no answer within {self.timeout:g} s") from error
             passing = not isinstance(reason, ssl.SSLCertVerificationError)
             raise Trouble(str(reason) or type(reason).__name__, passing=passing) from error
-        except ValueError as error:  # a URL or a key with characters that HTTP has no place for
+        except ValueError as error:  # a URL or a key with characters that HTTP does not allow
             raise EngineError(f"{self.url} cannot be asked: check the address and the key") from error
 
 
@@ -184,23 +191,64 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+def completion(n: int, body: bytes) -> Answer:
+    """The answer in a response; an empty one, as filters give, is an answer too."""
+    try:
+        held = json.loads(body)
+        text = held["choices"][0]["message"]["content"]
+        usage = held.get("usage") or {}
+        counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+        if not isinstance(text, str | None):
+            raise TypeError
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+        raise Trouble(f"what came back is no chat completion: {_excerpt(body)}") from error
+    return Answer(n, text or "", *(count if isinstance(count, int) else 0 for count in counts))
+
+
+def complaint(error: urllib.error.HTTPError) -> str:
+    """What an endpoint says about a failure, in one line."""
+    body = b""
+    with contextlib.suppress(OSError):
+        body = error.read(4000)
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        held = json.loads(body)["error"]
+        return _excerpt(str(held["message"] if isinstance(held, dict) else held).encode())
+    return _excerpt(body) if body else str(error.reason)
+
+
+def wait_asked_for(header: str | None) -> float | None:
+    """Seconds from a Retry-After header: a number, or a date."""
+    if header is None:
+        return None
+    with contextlib.suppress(ValueError):
+        return max(0.0, float(header))
+    with contextlib.suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    return None
+
+
 def _read(response: http.client.HTTPResponse, deadline: float) -> bytes:
-    """The body, if it ends in time and at a size that a sentence can have."""
-    parts, size = [], 0
+    """The body, if it is complete in time and not too large for a sentence."""
+    body = b""
     while part := response.read1(65536):
-        parts.append(part)
-        size += len(part)
+        body += part
         if time.monotonic() > deadline:
             raise TimeoutError
-        if size > LONGEST_ANSWER:
+        if len(body) > LONGEST_ANSWER:
             raise Trouble(f"an answer of more than {LONGEST_ANSWER:,} bytes")
-    return b"".join(parts)
+    return body
+
+
+def _excerpt(body: bytes) -> str:
+    """The beginning of a body, in one line and without HTML."""
+    text = " ".join(re.sub(r"<[^>]*>", " ", body[:4000].decode(errors="replace")).split())
+    return f"{text[:200]}…" if len(text) > 200 else text or "nothing"
 
 
 def _advice(status: int) -> str:
-    """What to do about a status, where that is clear."""
+    """What to do about a status, if that is clear."""
     if status in (401, 403):
         return "; set OPENAI_API_KEY to a key for this endpoint"
     if status in (404, 405) or 300 <= status < 400:
-        return "; check --base-url (it mostly ends in /v1) and --model"
+        return "; check --base-url (it usually ends in /v1) and --model"
     return ""

@@ -1,0 +1,80 @@
+"""What the array API lacks, for NumPy and torch alike: an array comes back in the kind, and on the device, it came."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from array_api_compat import array_namespace, is_torch_array
+
+#: a NumPy array or a torch tensor
+Array: TypeAlias = Any
+
+
+def to_numpy(x: Array) -> Any:
+    """The same numbers as a NumPy array; those of a GPU are waited for."""
+    return x.detach().cpu().numpy() if is_torch_array(x) else np.asarray(x)
+
+
+def like(values: Any, x: Array) -> Array:
+    """Values as an array of the kind of `x`, on its device."""
+    return array_namespace(x).asarray(values, device=x.device)
+
+
+def softmax(x: Array, axis: int = -1) -> Array:
+    """Shares that add up to one along an axis."""
+    if is_torch_array(x):
+        return x.softmax(axis)
+    raised = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return raised / np.sum(raised, axis=axis, keepdims=True)
+
+
+def sigmoid(x: Array) -> Array:
+    """Probabilities of log-odds."""
+    if is_torch_array(x):
+        return x.sigmoid()
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+def clamp(x: Array, low: float | None = None, high: float | None = None) -> Array:
+    """Values no less than `low` and no greater than `high`."""
+    return x.clamp(low, high) if is_torch_array(x) else np.clip(x, low, high)
+
+
+def normalize(x: Array, axis: int = -1) -> Array:
+    """Vectors along an axis brought to unit length; zeros stay."""
+    length = array_namespace(x).linalg.vector_norm(x, axis=axis, keepdims=True)
+    return x / clamp(length, 1e-12)
+
+
+def topk(x: Array, n: int) -> tuple[Array, Array]:
+    """The n greatest values along the last axis and where they are, in descending order."""
+    if is_torch_array(x):
+        found = x.topk(n, dim=-1)
+        return found.values, found.indices
+    some = np.argpartition(x, -n, axis=-1)[..., -n:] if n < x.shape[-1] else np.argsort(x, axis=-1)
+    values = np.take_along_axis(x, some, axis=-1)
+    order = np.argsort(-values, axis=-1, kind="stable")
+    return np.take_along_axis(values, order, axis=-1), np.take_along_axis(some, order, axis=-1)
+
+
+def sum_by(x: Array, owner: Array, count: int) -> Array:
+    """Sums (..., count) of the columns of `x` (..., P) that belong together; their owners (P,) ascend."""
+    if is_torch_array(x):
+        return x.new_zeros(*x.shape[:-1], count).index_add_(-1, owner, x)
+    found = np.zeros((*x.shape[:-1], count), x.dtype)
+    if len(owner):
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        found[..., owner[starts]] = np.add.reduceat(x, starts, axis=-1)
+    return found
+
+
+def multi_hot(members: Array, count: int) -> Array:
+    """Sets (..., W) of numbers below `count` as zeros and ones (..., count), float32."""
+    xp = array_namespace(members)
+    hot = xp.zeros((*members.shape[:-1], count), dtype=xp.float32, device=members.device)
+    if is_torch_array(members):
+        return hot.scatter_(-1, members.long(), 1.0)
+    np.put_along_axis(hot, members, 1, axis=-1)
+    return hot

@@ -1,0 +1,141 @@
+"""What is asked of every photo: labels in all their words, prompts and captions, resolved once for every caller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from mltta import __version__
+from mltta.captions.labelled import LabelledCaptions, label_captions
+from mltta.captions.open import open_captions
+from mltta.captions.store import CaptionBase, default_captions
+from mltta.labels import BUILT_IN, LabelSet, with_known_words
+from mltta.labels.languages import translated
+from mltta.methods.base import Method, method_class
+from mltta.methods.create import create_method
+from mltta.methods.plugins import source_digest
+from mltta.model.prompts import DescriptionSource, TemplateSource, list_templates, load_descriptions
+
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
+
+log = logging.getLogger("mltta")
+
+
+class Question:
+    """A label list put to a backbone. Tagger, evaluator, server and cluster all ask through this class."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        labels: Any,
+        *,
+        template: TemplateSource | None = None,
+        descriptions: DescriptionSource | None = None,
+        captions: CaptionBase | str | Path | Literal[False] | None = None,
+        teacher: Backbone | str | None = None,
+    ):
+        """Args:
+        labels: anything `LabelSet.of` takes; labels typed by hand get the synonyms that are known for them.
+        template: one prompt template, several, or the name of a set; by default each method's own.
+        descriptions: sentences by label, or a JSON file of them.
+        captions: a caption base, where one is, or a file of captions; False or "none" for no captions; by default the
+            base that ships.
+        teacher: a second model for the methods that ask one, or "self".
+        """
+        self.backbone = backbone
+        given = LabelSet.of(labels)
+        self.labels = given if given.source in BUILT_IN else with_known_words(given)
+        self.template = None if template is None else list(list_templates(template))
+        self.descriptions: Mapping[str, Sequence[str]] | None = (
+            None if descriptions is None else load_descriptions(descriptions, self.labels)
+        )
+        self._captions: CaptionBase | Literal[False] | None
+        if captions is None or captions is False or isinstance(captions, CaptionBase):
+            self._captions = captions
+        else:
+            self._captions = False if captions == "none" else open_captions(captions, backbone)
+        self._teacher = teacher
+        if backbone.name == "mini":
+            _warn_if_not_english(self.labels)
+
+    @cached_property
+    def captions(self) -> CaptionBase | Literal[False]:
+        """The caption base, opened when it is first needed; False: none."""
+        return default_captions(self.backbone) if self._captions is None else self._captions
+
+    @cached_property
+    def teacher(self) -> Backbone | str | None:
+        """The second model, loaded once for all methods."""
+        if self._teacher is None or not isinstance(self._teacher, str) or self._teacher == "self":
+            return self._teacher
+        from mltta.model.load import load_backbone
+
+        return load_backbone(self._teacher, device=self.backbone.device)
+
+    @cached_property
+    def heard(self) -> LabelledCaptions:
+        """The captions that vote for the labels of methods without calibrated scores."""
+        base = self.captions or default_captions(self.backbone)
+        return label_captions(self.labels, self.backbone, base)
+
+    def votes(self, views: Any, captions_per_view: int) -> Any:
+        """Share (B, C) of the captions nearest to the views (B, N, D) that name each label, averaged over the views."""
+        each = self.heard.votes(views, captions_per_view, self.backbone.logit_scale)
+        return each.mean(1)
+
+    def method(self, name: str, preset: str = "paper", **options: Any) -> Method:
+        """A method ready to answer this question."""
+        return create_method(
+            name,
+            self.backbone,
+            self.labels,
+            template=self.template,
+            descriptions=self.descriptions,
+            captions=self._captions,
+            teacher=self.teacher if method_class(name).uses_teacher else None,
+            preset=preset,
+            **options,
+        )
+
+    def about(self, method: Method) -> dict[str, Any]:
+        """Everything that a method's scores depend on except the image, in plain data."""
+        backbone, teacher = self.backbone, method.problem.teacher
+        judge = None if teacher is None else teacher.backbone
+        return {
+            "method": method.name,
+            "source": source_digest(type(method)),
+            "config": asdict(method.config),
+            "template": list(list_templates(method.problem.template)),
+            "descriptions": self.descriptions,
+            "captions": self.captions.digest if self.captions else "none",
+            "teacher": None if teacher is None else "self" if judge is None else judge.name,
+            "teacher_weights": None if judge is None else [judge.image_fingerprint, judge.text_fingerprint],
+            "model": backbone.name,
+            "weights": [backbone.image_fingerprint, backbone.text_fingerprint],
+            "prompts": backbone.prompts and f"{backbone.prompts.title} {backbone.prompts.digest}",
+            "arithmetic": backbone.arithmetic,
+            "logit_scale": backbone.logit_scale,
+            "preprocess": asdict(backbone.preprocess),
+            "labels": list(self.labels.names),
+            "prompted_as": list(self.labels.texts),
+            "synonyms": [" | ".join(words) for words in self.labels.synonyms],
+            "version": __version__,
+        }
+
+
+def _warn_if_not_english(labels: LabelSet) -> None:
+    """Warn of labels that the embedded model cannot read, as far as this can be seen."""
+    if (found := translated(labels.texts)) is not None:
+        language, english = found
+        some = ", ".join(f'use "{word}" for "{label}"' for label, word in list(english.items())[:3])
+        more = " …" * (len(english) > 3)
+        log.warning(
+            "these labels look %s, and the embedded model reads only English: %s%s", language, some, more
+        )
+    elif not all(text.isascii() for text in labels.texts):
+        log.warning("the embedded model reads only English; labels in other languages get random scores")

@@ -1,0 +1,132 @@
+"""The one engine: photos in, the scores of every method out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mltta.decision import Decision
+from mltta.images.specs import AnySpec
+from mltta.methods.base import Method, State
+from mltta.session.ahead import overlapped
+from mltta.session.cache import FeatureCache, rendering
+from mltta.session.execution import Execution
+from mltta.session.features import Features, FeatureStream
+from mltta.session.prepare import Photo
+from mltta.session.question import Question
+from mltta.session.scorer import Scored, Scorer
+
+#: what every method says of a photo, in the order of the methods; None if it was not asked, or answers at the end
+Answers = tuple[Scored | None, ...]
+
+
+class Session:
+    """Puts one question to photos, through one or more methods that share the encoding.
+
+    It keeps nothing between streams: an online method starts anew with every call of ``start``.
+    """
+
+    def __init__(
+        self,
+        question: Question,
+        methods: Sequence[Method],
+        *,
+        decision: Decision | None = None,
+        seed: int = 0,
+        execution: Execution | None = None,
+        cache: Callable[[AnySpec], FeatureCache] | None = None,
+        fetch: Callable[[Any], Photo] | None = None,
+        where: bool = False,
+        explain: bool = False,
+    ):
+        """Args:
+        decision: which labels are shown.
+        cache: makes the feature cache of a spec; None caches nothing.
+        fetch: the photo of a key; by default keys are photos.
+        where: also find where in the photo labels are, if the method can.
+        explain: also find the captions that speak for the labels shown.
+        """
+        self.question, self.methods, self.decision = question, list(methods), decision or Decision()
+        self.where, self.explain = where, explain
+        self.features = FeatureStream(
+            question.backbone,
+            (spec for method in methods for spec in method.needs),
+            seed=seed,
+            execution=execution,
+            cache=cache,
+            fetch=fetch,
+        )
+
+    def stream(self, keys: Iterable[Any]) -> Iterator[Answers]:
+        """What every method says of each photo, in order; photos are asked for only as they are needed."""
+        for batch in self.start().batches(keys):
+            yield from batch
+
+    def start(self, states: Sequence[State | None] = (), wanted: NDArray[np.bool_] | None = None) -> Run:
+        """One pass over photos.
+
+        Args:
+            states: for each method what it remembers from before, if it is an online method.
+            wanted: (methods, photos) which method is asked about which photo; by default all.
+        """
+        return Run(self, states, wanted)
+
+    def about(self, method: Method) -> dict[str, Any]:
+        """Everything that an answer depends on except the image, in plain data: results that differ never mix."""
+        decision = self.decision
+        return {
+            **self.question.about(method),
+            "presence": asdict(decision.rule),
+            "threshold": decision.threshold,
+            "top-k": decision.top_k,
+            "where": self.where,
+            "seed": self.features.seed,
+            "rendering": sorted({rendering(self.question.backbone, spec) for spec in method.needs}),
+        }
+
+
+class Run:
+    """One pass over photos, with the memory of online methods."""
+
+    def __init__(self, session: Session, states: Sequence[State | None], wanted: NDArray[np.bool_] | None):
+        self.session, self.wanted = session, wanted
+        self.scorers = [
+            Scorer(
+                method,
+                session.question,
+                session.features,
+                session.decision,
+                states[number] if states else None,
+                session.where,
+                session.explain,
+            )
+            for number, method in enumerate(session.methods)
+        ]
+
+    def batches(self, keys: Iterable[Any]) -> Iterator[list[Answers]]:
+        """Answers batch by batch; a GPU is not waited for in between."""
+        behind = self.session.question.backbone.engine.waits
+        return overlapped(self.session.features(keys), self._begin, behind)
+
+    def at_end(self) -> Iterator[Answers]:
+        """What transductive methods say once they have seen all photos."""
+        for number, scorer in enumerate(self.scorers):
+            for scored in scorer.at_end():
+                yield tuple(scored if n == number else None for n in range(len(self.scorers)))
+
+    def _begin(self, photos: list[Features]) -> Callable[[], list[Answers]]:
+        asked = [[item for item in photos if self._asks(number, item)] for number in range(len(self.scorers))]
+        finish = [scorer(own) for scorer, own in zip(self.scorers, asked, strict=True)]
+
+        def answers() -> list[Answers]:
+            said = [{id(one.photo): one for one in done()} for done in finish]
+            return [tuple(own.get(id(item.photo)) for own in said) for item in photos]
+
+        return answers
+
+    def _asks(self, number: int, item: Features) -> bool:
+        return self.wanted is None or bool(self.wanted[number, item.photo.index])

@@ -1,0 +1,74 @@
+"""What is shown is decided once: screen, files, keywords, copies, pictures and the summary say the same."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import MODEL, mltta
+from tests.safety.world import photo
+
+ROOT = Path(__file__).parents[2]
+CLIP = ["--labels", "dog, cat, boat", *MODEL, "--method", "clip"]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    for seed in range(3):
+        photo(seed).save(folder / f"{seed}.jpg")
+    return folder
+
+
+@pytest.mark.parametrize("show", [[], ["--threshold", "0.9"], ["--threshold", "0"], ["--top-k", "1"]])
+def test_copies_and_keywords_that_are_announced_are_those_of_the_labels_printed(photos, tmp_path, show):
+    out = tmp_path / "o"
+    line = ["--keywords", "sidecar", "--copy-to", out / "{label}", "--dry-run", "-f", "jsonl"]
+    done = mltta("tag", photos, *CLIP, *show, *line)
+    records = [json.loads(row) for row in done.stdout.splitlines()]
+    for record in records:
+        assert [item["label"] for item in record["labels"]] == record["present"]
+    copies = {(own["image"], label) for own in records for label in own["present"]}
+    announced = re.findall(r"^(.*) -> (.*)$", done.stderr, re.MULTILINE)
+    assert {(image, Path(target).parent.name) for image, target in announced} == copies
+    sidecars = re.findall(r"^(.*)\.xmp: (.*)$", done.stderr, re.MULTILINE)
+    assert dict(sidecars) == {own["image"]: ", ".join(own["present"]) for own in records if own["present"]}
+    assert f"{len(copies):,} {'copy' if len(copies) == 1 else 'copies'} would be made" in done.stderr
+    assert ("no label was shown" in done.stderr) == (not copies)
+
+
+def test_with_threshold_0_the_summary_does_not_say_that_nothing_was_found(photos):
+    done = mltta("tag", photos, *CLIP, "--threshold", "0")
+    assert "most frequent: " in done.stderr
+    assert "none of the labels" not in done.stderr
+
+
+def test_every_file_format_holds_the_labels_shown_and_no_others(photos, tmp_path):
+    line = ["tag", photos, *CLIP, "--top-k", "2", "-q", "-o"]
+    for name in ("t.jsonl", "t.csv", "t.html"):
+        mltta(*line, tmp_path / name)
+    want = {own["image"]: own["present"] for own in map(json.loads, (tmp_path / "t.jsonl").open())}
+    assert {len(labels) for labels in want.values()} == {2}
+    with (tmp_path / "t.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["present"] for row in rows} == {"1"}
+    assert [(row["image"], row["label"]) for row in rows] == [(i, one) for i in want for one in want[i]]
+    (listed,) = re.findall(r'class="rows">(\[.*?\])</script>', (tmp_path / "t.html").read_text(), re.DOTALL)
+    assert [len(row["labels"]) for row in json.loads(listed)] == [2, 2, 2]
+
+
+def test_a_picture_has_bars_of_the_labels_shown_only():
+    from PIL import Image
+
+    from mltta.output.picture import annotate
+    from mltta.tagger.tags import Tags
+
+    items = [{"label": "dog", "score": 0.8}, {"label": "cat", "score": 0.2}]
+    image = Image.new("RGB", (64, 48), "white")
+    both, one = (annotate(image, Tags(items, present=names)) for names in (["dog", "cat"], ["dog"]))
+    alone = annotate(image, Tags(items[:1], present=["dog"]))
+    assert one.tobytes() == alone.tobytes() != both.tobytes()
