@@ -203,8 +203,6 @@ def tag(
             "descriptions": descriptions,
             "teacher": teacher,
             "preset": preset,
-            "threshold": threshold,
-            "top_k": top_k,
             "seed": seed,
             "execution": execution,
             "where": where is not None,
