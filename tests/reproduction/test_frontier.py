@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mltta.cli import main
-from mltta.evaluation.summary import RECONSTRUCTED
+from mltta.evaluation.comparison import RECONSTRUCTED
 from mltta.methods import list_methods, method_class
 from mltta.reproduction.frontier import (
     LOCAL,

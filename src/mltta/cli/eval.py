@@ -148,9 +148,9 @@ def eval_(
     from mltta.captions.open import open_captions
     from mltta.data import load_dataset
     from mltta.data.corrupt import corrupt
+    from mltta.evaluation.comparison import comparison, lines
     from mltta.evaluation.evaluate import evaluate
     from mltta.evaluation.recipes import Recipe
-    from mltta.evaluation.summary import comparison, lines
     from mltta.methods import method_class
     from mltta.session.execution import Execution
     from mltta.tables.render import render
@@ -237,9 +237,9 @@ def compare(
     ] = None,
     draws: Annotated[int, typer.Option(min=2, help="Bootstrap samples behind the intervals.")] = 1000,
 ) -> None:
+    from mltta.evaluation.comparison import by_dataset, comparison, lines
     from mltta.evaluation.results import find_results
     from mltta.evaluation.results_page import comparison_page
-    from mltta.evaluation.summary import by_dataset, comparison, lines
     from mltta.tables.render import render
 
     given = find_results(results)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mltta.data import Dataset
-from mltta.evaluation.summary import Line, Summary, comparison
+from mltta.evaluation.comparison import Line, comparison
+from mltta.evaluation.summary import Summary
 from mltta.images.decode import load_image
 from mltta.tables.page import Plot, Section, html_page
 from mltta.tables.plots import bars_by_group, label_logits, per_class

@@ -11,10 +11,11 @@ from typing import Any
 
 from mltta.captions.store import default_captions
 from mltta.errors import ConfigError
+from mltta.evaluation.comparison import RECONSTRUCTED, Line
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.results import Scoring
-from mltta.evaluation.summary import RECONSTRUCTED, Line, Summary
+from mltta.evaluation.summary import Summary
 from mltta.methods import create_method, list_methods, method_class
 from mltta.methods.base import Method
 from mltta.model.backbone import Backbone
@@ -28,7 +29,7 @@ LOCAL = ("zero", "tpt", "c-tpt", "ml-tta", "boostadapter", "dpe", "reta")
 #: and several templates, for those that tune no prompt and are used with one
 SEVERAL = ("clip", "zero", "tda", "dmn", "boostadapter", "dpe", "bcp", "concepts", "piaa")
 TEMPLATES = "simple"
-COLUMNS = ("mAP", "mAP softmax", "mAP z-score", "F1 of sets", "views", "ms an image", "state, MB")
+COLUMNS = ("mAP", "mAP softmax", "mAP z-score", "F1 of sets", "views", "ms per image", "state, MB")
 MAP: dict[Scoring, str] = {"raw": "map", "softmax": "map_softmax", "z-score": "map_z_score"}
 
 

@@ -12,10 +12,11 @@ import numpy as np
 from mltta.captions.store import default_captions
 from mltta.data import Dataset
 from mltta.errors import ConfigError
+from mltta.evaluation.comparison import Line
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.results import Result
-from mltta.evaluation.summary import Line, Summary
+from mltta.evaluation.summary import Summary
 from mltta.methods import create_method, list_methods, method_class
 from mltta.model.backbone import Backbone
 from mltta.reproduction.compare import side_by_side
