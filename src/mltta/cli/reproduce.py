@@ -17,7 +17,7 @@ from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
     from mltta.model.learned_prompts import AnyPrompts
-    from mltta.reproduction.rerun import Place
+    from mltta.reproduction.rerun import Bench
     from mltta.tables.cells import Table
     from mltta.tables.page import Section
 
@@ -109,7 +109,8 @@ def reproduce(
     from mltta.evaluation.results_page import comparison_section, example_section, gain_by_label_count
     from mltta.model.maple import with_prompts
     from mltta.reproduction.paper import Setting, claims
-    from mltta.reproduction.rerun import Place, Reproduction, settings_of, view_figure, view_settings
+    from mltta.reproduction.paper_tables import paper_tables, view_figure
+    from mltta.reproduction.rerun import Bench, Reproduction, settings_of, view_settings
     from mltta.session.execution import Execution
     from mltta.tables.page import Plot, Section, html_page
 
@@ -117,7 +118,7 @@ def reproduce(
     numbers = table or ([] if figures or frontier else list(range(1, 8)))
     learned = load_several(prompts or [])
     unfit: dict[str, str] = {}
-    places: list[Place] = []
+    places: list[Bench] = []
     for name in model or (["mini"] if data else []):
         backbone = options.open_backbone(name, None, device)
         prompted = {}
@@ -142,7 +143,7 @@ def reproduce(
                 dataset = corrupt(dataset, kind, written.whole_number(severity or "3", "--corrupt"), seed)
             own = not split and corruption is None
             plain = "".join(c for c in dataset_name.lower() if c.isalnum())
-            place = Place(paper_model(name), plain, backbone, dataset, own, prompted)
+            place = Bench(paper_model(name), plain, backbone, dataset, own, prompted)
             if any((place.model, place.key) == (other.model, other.key) for other in places):
                 raise ConfigError(f"--data {given}: {place.key} is given twice")
             places.append(place)
@@ -171,7 +172,7 @@ def reproduce(
             places, method or [], say, teacher=judge, orders=orders, out=out / "results", **run
         )
     for number in numbers:
-        made = done.table(number, places)
+        made = paper_tables(number, places, done)
         sections.append(Section(f"Table {number}", tables=tuple(made)))
         for stem, one in zip((f"table-{number}", f"table-{number}-ours"), made, strict=False):
             show(stem, one, out, format)
@@ -216,7 +217,7 @@ def show(stem: str, table: Table, out: Path, format: options.TableFormat) -> Non
 
 
 def frontier_sections(
-    places: list[Place], methods: list[str], say: Callable[[str, Table], None], **run: Any
+    places: list[Bench], methods: list[str], say: Callable[[str, Table], None], **run: Any
 ) -> list[Section]:
     """Every method at every place, as tables and plots, and what was published."""
     from mltta.reproduction import frontier

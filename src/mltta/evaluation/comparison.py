@@ -52,12 +52,14 @@ class Line:
 
     def map(self, name: str = "map") -> Cell:
         """A mAP, with its interval or its spread over the orders."""
+        if len(self.summaries) > 1 or name not in INTERVALS:
+            return Cell(ours=self.mean(name), note=self.spread(name))
+        return Cell(None, self.mean(name), *interval_of(self.summaries[0].drawn(name), 0, 100))
+
+    def spread(self, name: str) -> str:
+        """The standard deviation over the orders, in words; nothing for one order."""
         values = [getattr(summary, name) for summary in self.summaries]
-        if len(values) > 1:
-            spread = f"± {np.std(values, ddof=1):.2f} over {len(values)} orders"
-            return Cell(ours=self.mean(name), note=spread)
-        ends = interval_of(self.summaries[0].drawn(name), 0, 100) if name in INTERVALS else (None, None)
-        return Cell(None, values[0], *ends)
+        return f"± {np.std(values, ddof=1):.2f} over {len(values)} orders" if len(values) > 1 else ""
 
     def gain(self, first: Line, name: str) -> Cell:
         """How much higher a mAP is than the first method's; its interval is over images, on the same samples."""
