@@ -75,11 +75,10 @@ class Guard:
         self._calls += heavy
         self.metrics.in_flight.set(self._calls)
         try:
-            try:
-                self._check(scope["path"], headers, heavy)
-                await self.app(scope, body, answer)
-            except Refused as refused:
-                await (await refusal(refused, body))(scope, body, answer)
+            self._check(scope["path"], headers, heavy)
+            await self.app(scope, body, answer)
+        except Refused as refused:
+            await (await refusal(refused, body))(scope, body, answer)
         finally:
             self._calls -= heavy
             body.release()
@@ -110,14 +109,11 @@ class Guard:
         if heavy and self._calls > self.limits.calls:
             raise self.full()
 
-    def take(self, count: int) -> None:
-        """Count bytes that are in memory."""
+    def hold(self, count: int) -> None:
+        """Count bytes that are in memory; negative ones no longer are."""
         self._bytes += count
-        if self._bytes > self.limits.bytes_in_flight:
+        if count > 0 and self._bytes > self.limits.bytes_in_flight:
             raise self.full()
-
-    def give(self, count: int) -> None:
-        self._bytes -= count
 
     def full(self) -> Refused:
         return Refused(429, "the server is full; try again in a moment", {"retry-after": "1"})
@@ -149,7 +145,7 @@ class Body:
             self.done = not message.get("more_body", False)
             if not self.refused:
                 self._taken += count
-                self._guard.take(count)
+                self._guard.hold(count)
                 if self._taken > self._guard.limits.body_bytes:
                     raise self._guard.large()
         else:
@@ -167,7 +163,7 @@ class Body:
             heard += len(message.get("body", b""))
 
     def release(self) -> None:
-        self._guard.give(self._taken)
+        self._guard.hold(-self._taken)
         self._taken = 0
 
 

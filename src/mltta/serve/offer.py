@@ -19,21 +19,19 @@ SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None,
 
 def offered_methods() -> list[str]:
     """The methods that need nothing but photos: no whole dataset, no second model, no images generated before."""
-    classes = {name: method_class(name) for name in list_methods()}
-    return [
-        name
-        for name, cls in classes.items()
-        if not (cls.transductive or cls.uses_teacher)
-        and not any(field.name == "generated" for field in dataclasses.fields(cls.Config))
-    ]
+
+    def offered(cls: type[Method]) -> bool:
+        generates = any(field.name == "generated" for field in dataclasses.fields(cls.Config))
+        return not (cls.transductive or cls.uses_teacher or generates)
+
+    return [name for name in list_methods() if offered(method_class(name))]
 
 
-def allowed_settings(method: str | type[Method]) -> dict[str, Any]:
+def allowed_settings(method: type[Method]) -> dict[str, Any]:
     """What a call may set of a method: choices, the default first, or the least and the most of a whole number."""
-    config = (method_class(method) if isinstance(method, str) else method).Config
-    kinds = get_type_hints(config)
+    kinds = get_type_hints(method.Config)
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
+    for field in dataclasses.fields(method.Config):
         if most := SETTINGS.get(field.name):
             found[field.name] = {"least": 1, "most": most, "default": field.default}
         elif field.name in SETTINGS:
@@ -75,16 +73,10 @@ class Offer:
         sets: label lists of your own by name, besides the built-in ones.
         """
         self.models, self.limits = dict(models), limits
-        self.methods: dict[str, type[Method]] = {}
-        #: by a method's name, what it was given as: the name, or a file
-        self._given: dict[str, str] = {}
-        for name in methods:
-            cls = method_class(name)
-            if cls.transductive:
-                raise ConfigError(
-                    f"{cls.name} answers once it has seen a whole dataset; a server cannot wait"
-                )
-            self.methods[cls.name], self._given[cls.name] = cls, name
+        self.methods: dict[str, type[Method]] = {cls.name: cls for cls in map(method_class, methods)}
+        bound = next((name for name, cls in self.methods.items() if cls.transductive), None)
+        if bound is not None:
+            raise ConfigError(f"{bound} answers once it has seen a whole dataset; a server cannot wait")
         self.sets = {name: LabelSet.load(name) for name in BUILT_IN} | dict(sets)
         if default_labels not in self.sets:
             raise ConfigError(f"no label set {default_labels!r}; there are {', '.join(self.sets)}")
@@ -107,23 +99,9 @@ class Offer:
             able = [name for name, cls in self.methods.items() if cls.where is not Method.where]
             ask = ", ".join(able) or "another"
             raise ConfigError(f"{method} cannot tell where a label was found; ask {ask}")
-        self._check(method, settings or {})
+        _check_settings(self.methods[method], settings or {})
         chosen = tuple(sorted((settings or {}).items()))
         return Choice(model, method, self.label_set(labels), chosen, where, captions)
-
-    def _check(self, method: str, settings: Mapping[str, Any]) -> None:
-        allowed = allowed_settings(self.methods[method])
-        for name, value in settings.items():
-            if name not in allowed:
-                can = ", ".join(allowed) or "nothing"
-                raise ConfigError(f"{name!r} cannot be set here; of {method} a call can set {can}")
-            rule = allowed[name]
-            if isinstance(rule, list):
-                if not any(value == one and type(value) is type(one) for one in rule):
-                    raise ConfigError(f"{name}: choose from {', '.join(map(str, rule))}")
-            elif type(value) is not int or not rule["least"] <= value <= rule["most"]:
-                raise ConfigError(f"{name}: give a whole number from {rule['least']} to {rule['most']}")
-        self.methods[method].Config.make(**settings)
 
     def label_set(self, labels: Sequence[str] | str | None) -> LabelSet:
         """The labels of a call: a set by its name, or a list, never a file."""
@@ -153,6 +131,21 @@ class Offer:
                 "whoever runs the server can offer a longer list by name"
             )
         return LabelSet.of(entries)
+
+
+def _check_settings(method: type[Method], settings: Mapping[str, Any]) -> None:
+    allowed = allowed_settings(method)
+    for name, value in settings.items():
+        if name not in allowed:
+            can = ", ".join(allowed) or "nothing"
+            raise ConfigError(f"{name!r} cannot be set here; of {method.name} a call can set {can}")
+        rule = allowed[name]
+        if isinstance(rule, list):
+            if not any(value == one and type(value) is type(one) for one in rule):
+                raise ConfigError(f"{name}: choose from {', '.join(map(str, rule))}")
+        elif type(value) is not int or not rule["least"] <= value <= rule["most"]:
+            raise ConfigError(f"{name}: give a whole number from {rule['least']} to {rule['most']}")
+    method.Config.make(**settings)
 
 
 def _known(kind: str, name: str | None, there: Sequence[str]) -> str:
