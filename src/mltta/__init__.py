@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from mltta.model.encoded import Encoded
     from mltta.model.load import load_backbone
     from mltta.model.maple import with_prompts
+    from mltta.model.names import list_models
     from mltta.model.variations import generate_variations
     from mltta.session.execution import Execution
     from mltta.session.features import encode_images
@@ -96,6 +97,7 @@ _HOMES = {
     "mltta.model.encoded": ("Encoded",),
     "mltta.model.load": ("load_backbone",),
     "mltta.model.maple": ("with_prompts",),
+    "mltta.model.names": ("list_models",),
     "mltta.model.variations": ("generate_variations",),
     "mltta.session.execution": ("Execution",),
     "mltta.session.features": ("encode_images",),
@@ -145,6 +147,7 @@ __all__ = [
     "generate_variations",
     "list_datasets",
     "list_methods",
+    "list_models",
     "load_backbone",
     "load_dataset",
     "load_image",
