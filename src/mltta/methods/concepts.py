@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.images.specs import AnySpec
-from mltta.methods.base import Method, Problem
+from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import MOST_KEPT, Config, local_spec, setting
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 
 

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.methods.base import Problem, TransductiveMethod, z_scores
+from mltta.methods.base import Problem, TransductiveMethod, register, z_scores
 from mltta.methods.config import PART, SHARE, Config, setting
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 
 #: what varies less than this does not vary
@@ -23,14 +22,8 @@ _FLAT = 1e-6
 class SPARCConfig(Config):
     """The paper's settings; which labels go together is read off captions, where the paper has training labels."""
 
-    pair_share: float = setting(
-        0.05,
-        "a pair has a prompt if this share of the captions that name the first label name the second",
-        **PART,
-    )
-    triple_share: float = setting(
-        0.025, "its likeliest third label joins if this share of the captions that name both name it", **PART
-    )
+    pair_share: float = setting(0.05, "share of a label's captions at which a pair has a prompt", **PART)
+    triple_share: float = setting(0.025, "share of a pair's captions at which a third label joins", **PART)
     compound: float = setting(0.5, "weight of the fused prompts beside the label's own score", **SHARE)
 
 
