@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from dataclasses import dataclass
 
 import typer
+
+from mltta.cli.options import argument, option
 
 _REQUIRED = {
     "captions": "captions",
@@ -16,30 +18,45 @@ _REQUIRED = {
 }
 
 
-def methods(
-    name: Annotated[
-        str | None, typer.Argument(help="Show the settings of this method, or of a Python file.")
-    ] = None,
-    match: Annotated[str, typer.Option("--filter", help="Only names that contain or match this.")] = "",
-) -> None:
-    """List the methods, or the settings of one: defaults, ranges and what it requires."""
+@dataclass(frozen=True, kw_only=True)
+class MethodsOptions:
+    """List the methods, or the settings of one.
+
+    `mltta methods` lists all of them, `mltta methods ml-tta` explains the settings of one: defaults, ranges, help.
+    """
+
+    name: str | None = argument("[NAME]", "Method whose settings are explained, or a Python file.", None)
+    filter: str = option("", "Only names that contain or match this.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsOptions:
+    """List models that can be named with --model."""
+
+    all: bool = option(False, "Every model and tag that open_clip knows.")
+    filter: str = option("", "Only names that contain or match this.")
+
+
+def methods(options: MethodsOptions) -> None:
+    """Print the methods, or the settings of one."""
     from rich.console import Console
     from rich.table import Table
 
     from mltta.methods import list_methods, method_class
     from mltta.methods.config import range_of
 
-    console = Console()
-    if name is None:
+    console = Console(highlight=False)
+    if options.name is None:
         table = Table("method", "what it does", caption="mltta methods NAME: its settings", box=None)
-        for one in list_methods(match):
-            table.add_row(one, method_class(one).summary)
+        for name in list_methods(options.filter):
+            table.add_row(name, method_class(name).summary)
         console.print(table)
         return
-    cls = method_class(name)
+    cls = method_class(options.name)
     needs = [text for requirement, text in _REQUIRED.items() if requirement in cls.requires]
-    console.print(f"[bold]{cls.name}[/bold]: {cls.summary}")
-    console.print(f"requires: {', '.join(needs) or 'nothing but views and labels'}", highlight=False)
+    console.print(
+        f"{cls.name}: {cls.summary}\nrequires: {', '.join(needs) or 'nothing but views and labels'}"
+    )
     if cls.online or cls.transductive:
         console.print(
             "online: learns from earlier images" if cls.online else "transductive: answers at the end"
@@ -50,17 +67,12 @@ def methods(
         table.add_row(field.name, str(field.default), field.metadata.get("help", "") + more)
     console.print(table if table.row_count else "no settings")
     for preset, values in cls.Config.PRESETS.items():
-        console.print(
-            f"--preset {preset}: {', '.join(f'{k}={v}' for k, v in values.items())}", highlight=False
-        )
+        console.print(f"--preset {preset}: {', '.join(f'{k}={v}' for k, v in values.items())}")
 
 
-def models(
-    all: Annotated[bool, typer.Option("--all", help="Every model and tag that open_clip knows.")] = False,
-    match: Annotated[str, typer.Option("--filter", help="Only names that contain or match this.")] = "",
-) -> None:
-    """List models that can be named with --model."""
+def models(options: ModelsOptions) -> None:
+    """Print the names of models."""
     from mltta.model.names import list_models
 
-    for name in list_models(match, all=all):
+    for name in list_models(options.filter, all=options.all):
         typer.echo(name)

@@ -39,6 +39,7 @@ class Concepts(Method):
     """
 
     Config = ConceptsConfig
+    branch_names = ["text", "concepts"]
     requires = frozenset({"captions"})
     reconstruction = True
     config: ConceptsConfig
@@ -50,10 +51,6 @@ class Concepts(Method):
         named = self.captions.spoken_of[:, None]
         #: (C, D) unit; a label that no caption names is its prompt
         self.concepts = torch.where(named, self.captions.means, self.text.features)
-
-    @property
-    def branch_names(self) -> list[str]:
-        return ["text", "concepts"]
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         found = encoded.local(self.needs[0])

@@ -83,7 +83,7 @@ class Config:
 class ViewConfig(Config):
     """What every method that trusts the confident ones of an image's views can be told."""
 
-    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
+    PRESETS = {"released": {"augmix": True}}
 
     views: int = setting(64, "views per image, the clean one among them", least=1, most=MOST_VIEWS)
     augmix: bool = setting(False, "mix the crops by AugMix")

@@ -50,9 +50,7 @@ class DART(OnlineMethod):
         if problem.backbone is None:
             raise ConfigError("dart needs the backbone itself: it puts a prompt into its image tower")
         if problem.backbone.reads_context:
-            raise ConfigError(
-                "dart puts a prompt of its own into the image tower, and MaPLe's are there already"
-            )
+            raise ConfigError("dart puts a prompt into the image tower, and MaPLe's are there already")
         self.preprocess = problem.backbone.preprocess
         self.tower = PromptedViT(problem.backbone, config.layer)
         self.captions = problem.captions.named() if config.bind and problem.captions is not None else None

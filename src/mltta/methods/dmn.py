@@ -19,7 +19,7 @@ from mltta.objectives import select_confident
 class DMNConfig(ViewConfig):
     """The settings of the published scripts, without labelled images."""
 
-    PRESETS = {"released": {"augmix": True, "score": "probs"}}  # noqa: RUF012
+    PRESETS = {"released": {"augmix": True, "score": "probs"}}
 
     views: int = 32  # the scripts' own; the released program takes 64 when not told
     memory: int = setting(50, "images kept for each label", least=1, most=MOST_KEPT)
@@ -37,11 +37,8 @@ class DMN(OnlineMethod):
     """
 
     Config = DMNConfig
+    branch_names = ["text", "memory"]
     config: DMNConfig
-
-    @property
-    def branch_names(self) -> list[str]:
-        return ["text", "memory"]
 
     @property
     def emits(self) -> Emits:

@@ -25,7 +25,7 @@ WeakLabels = Literal["nearest", "vote", "weighted", "union", "intersection"]
 class MLTTAConfig(ViewConfig):
     """The paper's settings; every component of its ablation tables is a switch here."""
 
-    PRESETS = {  # noqa: RUF012
+    PRESETS = {
         "released": {
             "augmix": True,
             "objective": "marginal",

@@ -29,7 +29,7 @@ BASIS = 64
 class ReTAConfig(DPEConfig):
     """The settings of the release for ImageNet."""
 
-    PRESETS = {"released": {"augmix": True, "score": "probs", "gate_by": "experts"}}  # noqa: RUF012
+    PRESETS = {"released": {"augmix": True, "score": "probs", "gate_by": "experts"}}
 
     boundary: float = setting(0.05, "weight of the Gaussian boundary", least=0)
     ratio: float = setting(1.0, "how much disagreement of the experts counts", least=0)
@@ -49,16 +49,13 @@ class ReTA(DPE):
     """
 
     Config = ReTAConfig
+    branch_names = ["clean", "views"]
     default_template = "simple"
     config: ReTAConfig
 
     def __init__(self, problem: Problem, config: ReTAConfig):
         super().__init__(problem, config)
         self.experts = text_experts(problem, self.name)  # (3, C, D)
-
-    @property
-    def branch_names(self) -> list[str]:
-        return ["clean", "views"]
 
     @property
     def emits(self) -> Emits:

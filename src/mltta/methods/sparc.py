@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -51,11 +52,9 @@ class SPARC(TransductiveMethod):
         texts = problem.labels.texts
         together = label_groups(problem.captions, texts, config.pair_share, config.triple_share)
         prompts = [_prompt([texts[i] for i in group]) for group in together]
-        device = self.text.features.device
-        self.bare = problem.backbone.encode_texts(texts).to(device)  # (C, D)
-        self.prompts = (
-            problem.backbone.encode_texts(prompts).to(device) if prompts else self.bare[:0]
-        )  # (P, D)
+        encode, device = problem.backbone.encode_texts, self.text.features.device
+        self.bare = encode(texts).to(device)  # (C, D)
+        self.prompts = encode(prompts).to(device) if prompts else self.bare[:0]  # (P, D)
         #: the prompts that name each label
         self.named_by = [[p for p, group in enumerate(together) if i in group] for i in range(len(texts))]
 
@@ -65,19 +64,16 @@ class SPARC(TransductiveMethod):
         single = z_scores(image @ self.text.features.T)
         bare, several = image @ self.bare.T, image @ self.prompts.T
         if bare.shape[1] > 1:
-            several = (several - bare.mean(dim=1, keepdim=True)) / bare.std(dim=1, keepdim=True).clamp(
-                min=_FLAT
-            )
+            spread = bare.std(dim=1, keepdim=True).clamp(min=_FLAT)
+            several = (several - bare.mean(dim=1, keepdim=True)) / spread
         return torch.cat([single, several], dim=1)
 
     def finish(self, kept: Tensor) -> dict[str, Tensor]:
         labels = len(self.text)
         columns = _over_images(kept)
         single, several = columns[:, :labels], columns[:, labels:]
-        fused = torch.stack(
-            [self.fuse(single[:, i], several[:, own]) for i, own in enumerate(self.named_by)], dim=1
-        )
-        return {"view": (1 - self.config.compound) * single + self.config.compound * fused}
+        fused = [self.fuse(single[:, i], several[:, own]) for i, own in enumerate(self.named_by)]
+        return {"view": torch.lerp(single, torch.stack(fused, dim=1), self.config.compound)}
 
     @staticmethod
     def fuse(single: Tensor, several: Tensor) -> Tensor:
@@ -105,19 +101,15 @@ def label_groups(
     """
     order = sorted(range(len(texts)), key=lambda i: texts[i])
     place = {label: rank for rank, label in enumerate(order)}
-    single = dict.fromkeys(order, 0)
-    pairs: dict[tuple[int, ...], int] = {}
-    triples: dict[tuple[int, ...], dict[int, int]] = {}
+    single: Counter[int] = Counter()
+    pairs: Counter[tuple[int, ...]] = Counter()
+    triples: defaultdict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
     for mentioned in captions.mentions[: len(captions) - captions.composed]:
         labels = sorted(set(mentioned), key=place.__getitem__)
-        for label in labels:
-            single[label] += 1
+        single.update(labels)
+        pairs.update(combinations(labels, 2))
         for pair in combinations(labels, 2):
-            pairs[pair] = pairs.get(pair, 0) + 1
-            third = triples.setdefault(pair, {})
-            for label in labels:
-                if label not in pair:
-                    third[label] = third.get(label, 0) + 1
+            triples[pair].update(label for label in labels if label not in pair)
     likely = [pair for pair in pairs if pairs[pair] > pair_share * single[pair[0]]]
     found = sorted(likely, key=lambda pair: [place[i] for i in pair])
     for two in tuple(found):

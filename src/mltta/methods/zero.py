@@ -18,7 +18,7 @@ class ZeroConfig(ViewConfig):
     """The paper's settings; votes alone leave most labels at nothing, so cosines order what has equally many."""
 
     # The released program runs in half precision and divides by that kind's epsilon, which is not yet zero.
-    PRESETS = {"released": {"temperature": 2.0**-10, "cosine": 0.0}}  # noqa: RUF012
+    PRESETS = {"released": {"temperature": 2.0**-10, "cosine": 0.0}}
 
     select_ratio: float = 0.3
     temperature: float = setting(0.0, "of the softmax by which a view votes; 0: for one label alone", least=0)
