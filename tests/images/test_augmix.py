@@ -34,7 +34,7 @@ def naive_augmix(image: Image.Image, rng: np.random.Generator) -> np.ndarray:
     for j in range(3):
         chain = image
         for _ in range(int(rng.random() * 3) + 1):
-            operation = OPERATIONS[int(rng.random() * 9)]
+            operation = list(OPERATIONS.values())[int(rng.random() * 9)]
             level = rng.random() * 0.9 + 0.1
             chain = operation(chain, level, 1 if rng.random() < 0.5 else -1)
         mix += w[j] * normalise(chain)

@@ -68,36 +68,34 @@ def load(
             run, or a text tower of another repository.
         random_weights: build the model untrained, for benchmarks and tests of shapes.
     """
-    loaded = _load(name, weights, quick_gelu, allow_torchscript, allow_remote_code, random_weights)
+    loaded = _found(name, weights, quick_gelu, allow_torchscript, allow_remote_code, random_weights)
     check_numbers(loaded)
     return loaded
 
 
-def _load(
+def _found(
     name: str | None,
     weights: str | Path | None,
     quick_gelu: bool | None,
-    allow_torchscript: bool,
-    allow_remote_code: bool,
-    random_weights: bool,
+    script: bool,
+    remote: bool,
+    random: bool,
 ) -> Loaded:
     if name == "mini" and weights is None:
         return replace(_from_folder(MINI), name="mini")
     if name is not None and Path(name).is_dir():
-        return _from_folder(Path(name), None if weights is None else Path(weights), allow_remote_code)
+        return _from_folder(Path(name), None if weights is None else Path(weights), remote)
     if name is not None and name.startswith(hub.PREFIX):
-        return _from_repository(name, allow_remote_code)
+        return _from_repository(name, remote)
     if name is not None and ":" in name and weights is None:
         name, _, weights = name.partition(":")
-    if weights is not None and _looks_like_file(weights):
-        return _from_file(name, Path(weights), quick_gelu, allow_torchscript)
+    if weights is not None and (
+        Path(weights).exists() or str(weights).endswith(SUFFIXES) or "/" in str(weights)
+    ):
+        return _from_file(name, Path(weights), quick_gelu, script)
     if name is None:
         raise WeightsError("no model named: give a model name, a folder or a weights file")
-    return _from_name(name, None if weights is None else str(weights), random_weights)
-
-
-def _looks_like_file(weights: str | Path) -> bool:
-    return Path(weights).exists() or str(weights).endswith(SUFFIXES) or "/" in str(weights)
+    return _from_name(name, None if weights is None else str(weights), random)
 
 
 def _from_name(name: str, tag: str | None, random_weights: bool) -> Loaded:
