@@ -30,8 +30,20 @@ METHODS: dict[str, dict[str, Any]] = {
     "clip": {},
     "tpt": {"views": 4},
     "ml-tta": {"views": 4},
+    "tda": {},
 }
-THINGS = ("dog", "cat", "person", "bicycle", "sofa", "potted plant", "tvmonitor", "bus", "lighthouse", "kitty")
+THINGS = (
+    "dog",
+    "cat",
+    "person",
+    "bicycle",
+    "sofa",
+    "potted plant",
+    "tvmonitor",
+    "bus",
+    "lighthouse",
+    "kitty",
+)
 FORMS = (
     "{}",
     "{}s",
