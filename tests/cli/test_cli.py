@@ -217,7 +217,7 @@ def test_settings_of_a_method_are_set_and_checked(messy):
         (["tag", ".", "-o", "tags.xlsx"], ".xlsx says no format"),
         (["tag", ".", "-f", "html"], "html needs a file"),
         (["tag", ".", "-f", "jsonl", "--wide"], "--wide is for csv and parquet"),
-        (["tag", ".", "--dry-run"], "--dry-run is about --keywords"),
+        (["tag", ".", "--dry-run"], "--dry-run needs --keywords"),
         (["tag", ".", "--copy-to", "sorted"], "sorted/{label}"),
         (["tag", ".", "--labels", "labels.txt"], "labels.txt"),
         (["tag", ".", "--labels", "voc", "--method", "magic"], "magic"),

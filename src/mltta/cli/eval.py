@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import typer
 
 from mltta.cli.groups import (
-    DATASET,
     METHOD,
     PERFORMANCE,
     DatasetRunOptions,
@@ -36,7 +35,28 @@ DEFAULT_METHODS = ("clip", "ml-tta")
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvalOptions(QuestionOptions, MethodOptions, ModelOptions, DatasetRunOptions, SpreadOptions):
+class DatasetOptions:
+    """Which images of a dataset are measured, and how its labels are read."""
+
+    PANEL: ClassVar[str | None] = "Dataset"
+    labels: str | None = option(None, "folder, hf: label list (default: all in the annotations).", "-l")
+    split: str | None = option(None, "Split (default: the published one), e.g. train2017.")
+    annotations: Path | None = option(None, "folder: CSV or JSON Lines file; objects365: JSON file.")
+    hf_config: str | None = option(None, "hf: configuration, if the dataset has several.")
+    image_column: str | None = option(None, "hf: column with images.")
+    label_column: str | None = option(None, "hf: column with labels.")
+    difficult: Literal["negative", "ignore"] = option(
+        "negative", "VOC: count labels with only difficult objects as absent, or ignore them."
+    )
+    unlabelled: Literal["keep", "drop"] | None = option(
+        None, "Images without labels (default: as published)."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(
+    DatasetOptions, QuestionOptions, MethodOptions, ModelOptions, DatasetRunOptions, SpreadOptions
+):
     """Measure methods on a dataset: mAP with intervals, F1 of the label sets, time.
 
     **Examples**
@@ -61,24 +81,7 @@ class EvalOptions(QuestionOptions, MethodOptions, ModelOptions, DatasetRunOption
     data: str = option(MISSING, "Folder of the dataset; for hf, its name on the hub.", "-d")
     method: tuple[str, ...] = option(
         (),
-        "Method name (see `mltta methods`) or path to a Python file (default: clip and ml-tta). May be repeated: "
-        "methods share one encoding.",
-    )
-    labels: str | None = option(
-        None, "folder, hf: label list (default: all labels in the annotations).", "-l", panel=DATASET
-    )
-    split: str | None = option(None, "Split (default: the published one), e.g. train2017.", panel=DATASET)
-    annotations: Path | None = option(
-        None, "folder: CSV or JSON Lines file with labels; objects365: JSON file.", panel=DATASET
-    )
-    hf_config: str | None = option(None, "hf: configuration, if the dataset has several.", panel=DATASET)
-    image_column: str | None = option(None, "hf: column with images.", panel=DATASET)
-    label_column: str | None = option(None, "hf: column with labels.", panel=DATASET)
-    difficult: Literal["negative", "ignore"] = option(
-        "negative", "VOC: count labels with only difficult objects as absent, or ignore them.", panel=DATASET
-    )
-    unlabelled: Literal["keep", "drop"] | None = option(
-        None, "Images without any label (default: as in the papers).", panel=DATASET
+        "Method name (see `mltta methods`) or path to a Python file (default: clip and ml-tta). May be repeated.",
     )
     orders: int = option(1, "Online methods: number of image orders to measure.", min=1, panel=METHOD)
     out: Path = option(Path("results"), "Folder for results.", "-o")
@@ -169,18 +172,8 @@ def dataset_of(options: EvalOptions) -> Dataset:
     """The images, as many of them and as corrupted as the options say."""
     from mltta.data import load_dataset
 
-    images = load_dataset(
-        options.dataset,
-        options.data,
-        split=options.split,
-        annotations=options.annotations,
-        labels=options.labels,
-        config=options.hf_config,
-        image_column=options.image_column,
-        label_column=options.label_column,
-        difficult=options.difficult,
-        unlabelled=options.unlabelled,
-    )
+    named = {one.name: getattr(options, one.name) for one in fields(DatasetOptions)}
+    images = load_dataset(options.dataset, options.data, config=named.pop("hf_config"), **named)
     if options.synonyms is not None or options.wordnet:
         images = replace(images, labels=with_synonyms(images.labels, options))
     typer.echo(images.summary(), err=True)

@@ -14,7 +14,6 @@ from mltta.cli.progress import bar_on_terminal
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.captions.generate.asking import Engine
     from mltta.captions.generate.build import Generated
     from mltta.labels import LabelSet
 

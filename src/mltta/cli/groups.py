@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mltta.cli.options import option
 
@@ -13,26 +13,18 @@ if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
     from mltta.session.execution import Execution
 
-#: panels of a command's help, below the options that are needed first
-LABELS, METHOD, MODEL = "Labels and captions", "Method", "Model"
-DATASET, OUTPUT, PERFORMANCE, CLUSTER = "Dataset", "Output", "Performance", "Cluster"
+LABELS, METHOD, PERFORMANCE = "Labels and captions", "Method", "Performance"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
     """Where and how precisely a model computes."""
 
-    device: str = option("auto", "auto, cpu, cuda, cuda:1, mps …", panel=PERFORMANCE)
-    dtype: str | None = option(
-        None,
-        "Precision of the image tower: float32, bfloat16 or float16 (default: chosen by device).",
-        panel=PERFORMANCE,
-    )
+    PANEL: ClassVar[str | None] = PERFORMANCE
+    device: str = option("auto", "auto, cpu, cuda, cuda:1, mps …")
+    dtype: str | None = option(None, "Image tower: float32, bfloat16 or float16 (default: by device).")
     accelerate: str | None = option(
-        None,
-        "Optimizations to enable: all, none, or a list (docs/speed.md). Results are unchanged.",
-        panel=PERFORMANCE,
-        metavar="all|none|NAMES",
+        None, "Optimizations to enable (docs/speed.md). Results are unchanged.", metavar="all|none|NAMES"
     )
 
 
@@ -40,31 +32,26 @@ class DeviceOptions:
 class WeightsOptions(DeviceOptions):
     """What is loaded into a model."""
 
-    weights: str | None = option(None, "A pretrained tag or a local weights file.", panel=MODEL)
+    PANEL: ClassVar[str | None] = "Model"
+    weights: str | None = option(None, "A pretrained tag or a local weights file.")
     prompts: str | None = option(
         None,
-        "Learned prompts instead of a template: CoOp's, MaPLe's, ours, or hf-hub:ORG/NAME.",
-        panel=MODEL,
+        "Learned prompts instead of a template: CoOp's, MaPLe's or ours, or hf-hub:ORG/NAME.",
         metavar="FILE",
     )
-    quick_gelu: bool | None = option(
-        None, "Whether a local weights file was trained with QuickGELU.", panel=MODEL
-    )
-    allow_torchscript: bool = option(
-        False, "Open OpenAI's original .pt archive (may execute code).", panel=MODEL
-    )
-    allow_remote_code: bool = option(
-        False, "Run the Python code of a tokenizer in a model folder or repository.", panel=MODEL
-    )
+    quick_gelu: bool | None = option(None, "Whether a local weights file was trained with QuickGELU.")
+    allow_torchscript: bool = option(False, "Open OpenAI's original .pt archive (may execute code).")
+    allow_remote_code: bool = option(False, "Run the tokenizer code of a model folder or repository.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions(WeightsOptions):
     """One model."""
 
+    PANEL: ClassVar[str | None] = None
     model: str | None = option(
         None,
-        "mini (included, offline), ViT-B/16, any open_clip NAME:TAG, hf-hub:ORG/NAME[@REVISION], or a folder.",
+        "mini (included), ViT-B/16, an open_clip NAME:TAG, hf-hub:ORG/NAME[@REVISION], or a folder.",
         "-m",
     )
 
@@ -73,20 +60,18 @@ class ModelOptions(WeightsOptions):
 class SynonymOptions:
     """Further words for labels."""
 
-    synonyms: Path | None = option(
-        None, 'Synonyms in captions: JSON {"sofa": ["settee"]}, or CSV lines: sofa,settee.', panel=LABELS
-    )
-    wordnet: bool = option(False, "Also use WordNet's synonyms (mltta[wordnet]).", panel=LABELS)
+    PANEL: ClassVar[str | None] = LABELS
+    synonyms: Path | None = option(None, 'Synonyms: JSON {"sofa": ["settee"]}, or CSV lines sofa,settee.')
+    wordnet: bool = option(False, "Also use WordNet's synonyms (mltta[wordnet]).")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionOptions:
     """Which captions are retrieved."""
 
+    PANEL: ClassVar[str | None] = LABELS
     captions: str | None = option(
-        None,
-        "A caption base, hf-hub:ORG/NAME, a caption file (.txt, .jsonl, .csv, COCO's .json, .gz), or none.",
-        panel=LABELS,
+        None, "Caption base, hf-hub:ORG/NAME, caption file (.txt .jsonl .csv, COCO's .json, .gz), or none."
     )
 
 
@@ -94,33 +79,31 @@ class CaptionOptions:
 class QuestionOptions(CaptionOptions, SynonymOptions):
     """How labels are put to a model."""
 
+    PANEL: ClassVar[str | None] = LABELS
     template: str | None = option(
         None,
         "Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt.",
-        panel=LABELS,
         show_default="the method's own",
     )
-    descriptions: Path | None = option(
-        None, "JSON file {label: [sentences]}, averaged with the template.", panel=LABELS
-    )
+    descriptions: Path | None = option(None, "JSON file {label: [sentences]}, averaged with the template.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodOptions:
     """The settings of methods."""
 
+    PANEL: ClassVar[str | None] = METHOD
     set: tuple[str, ...] = option(
         (),
-        "A method setting, e.g. views=16, or ml-tta.views=16 if several methods run.",
+        "A setting, e.g. views=16; of one of several methods: ml-tta.views=16.",
         "-s",
-        panel=METHOD,
         metavar="NAME=VALUE",
     )
-    preset: str = option("paper", "paper, or released for the authors' code.", panel=METHOD)
+    preset: str = option("paper", "paper, or released for the authors' code.")
     teacher: str | None = option(
-        None, "Second model for methods that need one (rlcf); self: the model itself.", panel=METHOD
+        None, "Second model for methods that need one (rlcf); self: the model itself."
     )
-    seed: int = option(0, "Random seed for the views.", panel=METHOD)
+    seed: int = option(0, "Random seed for the views.")
     #: settings by method, which a YAML file has under the method's name; ``set`` overrides them
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -129,13 +112,13 @@ class MethodOptions:
 class RunOptions:
     """How a run is carried out; no result depends on it."""
 
-    batch_size: int | None = option(None, "Images per batch on a GPU.", panel=PERFORMANCE, min=1)
-    compile: bool | None = option(
-        None, "Compile the image tower (default: on a GPU, for long runs).", panel=PERFORMANCE
-    )
+    PANEL: ClassVar[str | None] = PERFORMANCE
+    batch_size: int | None = option(None, "Images per batch on a GPU.", min=1)
+    compile: bool | None = option(None, "Compile the image tower (default: on a GPU, for long runs).")
 
     @property
     def execution(self) -> Execution:
+        """What these options mean for a session."""
         from mltta.session.execution import Execution
 
         return Execution(self.batch_size, getattr(self, "workers", None), self.compile)
@@ -143,17 +126,14 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetRunOptions(RunOptions):
-    """How a run over a dataset is carried out."""
+    """How a run over a dataset is carried out, and over how much of it."""
 
     workers: int | None = option(
-        None, "Processes that decode images, instead of threads.", panel=PERFORMANCE, min=0
+        None, "Processes that decode images, instead of threads.", min=0, panel=PERFORMANCE
     )
     first: int | None = option(None, "Only the first images of a dataset.", min=1)
     corrupt: str | None = option(
-        None,
-        "Corrupt the images: fog, motion-blur, noise, low-contrast or jpeg; severity 1 to 3.",
-        panel=DATASET,
-        metavar="KIND[:SEVERITY]",
+        None, "fog, motion-blur, noise, low-contrast or jpeg; severity 1 to 3.", metavar="KIND[:SEVERITY]"
     )
 
 
@@ -161,26 +141,23 @@ class DatasetRunOptions(RunOptions):
 class SpreadOptions:
     """How work is spread over a cluster."""
 
+    PANEL: ClassVar[str | None] = "Cluster"
     ray: str | None = option(
         None,
-        "Distribute with Ray: a cluster's address; or one that runs here, or else this machine's cores.",
-        panel=CLUSTER,
+        "Use Ray: the cluster at ADDRESS (default: a running one, or this machine).",
         metavar="[ADDRESS]",
     )
-    ray_workers: int | None = option(
-        None, "Number of workers (default: all CPUs or GPUs).", panel=CLUSTER, min=1
-    )
-    ray_threads: int | None = option(None, "Concurrent photos per worker.", panel=CLUSTER, min=1)
+    ray_workers: int | None = option(None, "Number of workers (default: all CPUs or GPUs).", min=1)
+    ray_threads: int | None = option(None, "Concurrent photos per worker.", min=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RayOptions(SpreadOptions):
     """How photos are tagged on a cluster."""
 
-    ray_gpus: float = option(0.0, "GPUs per worker; fractions share a GPU.", panel=CLUSTER, min=0)
-    shard_size: int | None = option(
-        None, "Photos per shard (default: 32, growing to 1,024).", panel=CLUSTER, min=1
-    )
+    PANEL: ClassVar[str | None] = "Cluster"
+    ray_gpus: float = option(0.0, "GPUs per worker; fractions share a GPU.", min=0)
+    shard_size: int | None = option(None, "Photos per shard (default: 32, growing to 1,024).", min=1)
 
 
 def open_backbone(options: DeviceOptions, model: str | None = None) -> Backbone:

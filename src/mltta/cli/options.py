@@ -26,12 +26,11 @@ def option(default: Any, help: str, short: str = "", *, panel: str | None = None
     Args:
         default: MISSING for an option that is required.
         short: a second name, such as "-l".
-        panel: where the help shows it; None: with the options that are needed first.
+        panel: where the help shows it, by default the PANEL of its class, or among the options needed first.
         more: what else ``typer.Option`` takes: metavar, min, max, envvar …
     """
     names = (short,) if short else ()
-    metadata = {"names": names, "typer": {"help": help, "rich_help_panel": panel, **more}}
-    return field(default=default, metadata=metadata)
+    return field(default=default, metadata={"names": names, "panel": panel, "typer": {"help": help, **more}})
 
 
 def argument(metavar: str, help: str, default: Any = MISSING) -> Any:
@@ -47,8 +46,12 @@ def shell(run: Callable[[Any], None]) -> Callable[..., None]:
     options: Any = get_type_hints(run)["options"]
     hints = get_type_hints(options)
     known = {one.name: one for one in fields(options)}
-    order = dict.fromkeys(name for base in options.__mro__ for name in inspect.get_annotations(base))
-    parameters = [_parameter(known[name], hints[name]) for name in order if known[name].metadata]
+    owners: dict[str, type] = {}
+    for base in options.__mro__:  # a command's own options come first
+        for name in inspect.get_annotations(base):
+            owners.setdefault(name, base)
+    shown = [known[name] for name in owners if name in known and known[name].metadata]
+    parameters = [_parameter(own, hints[own.name], owners[own.name]) for own in shown]
     if "settings" in known:
         parameters.append(_config({one.name: one.annotation for one in parameters}))
 
@@ -64,18 +67,18 @@ def shell(run: Callable[[Any], None]) -> Callable[..., None]:
     return call
 
 
-def _parameter(own: Any, hint: Any) -> inspect.Parameter:
-    kind, more = _kind(hint), own.metadata["typer"]
+def _parameter(own: Any, hint: Any, owner: type) -> inspect.Parameter:
+    kind, more = _kind(hint), dict(own.metadata["typer"])
     default = inspect.Parameter.empty if own.default is MISSING else own.default
     if default == ():
         kind, default = kind | None, None
-    told = (
-        typer.Option(_flag(own.name, hint), *own.metadata["names"], **more)
-        if "names" in own.metadata
-        else typer.Argument(**more)
-    )
-    annotation = Annotated[kind, told]
-    return inspect.Parameter(own.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    if "names" in own.metadata:
+        panel = own.metadata["panel"] or owner.__dict__.get("PANEL")
+        told = typer.Option(_flag(own.name, hint), *own.metadata["names"], rich_help_panel=panel, **more)
+    else:
+        told = typer.Argument(**more)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(own.name, keyword, default=default, annotation=Annotated[kind, told])
 
 
 def _flag(name: str, hint: Any) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from mltta.cli.groups import (
-    OUTPUT,
     MethodOptions,
     ModelOptions,
     QuestionOptions,
@@ -22,18 +21,41 @@ from mltta.cli.settings import settings_of
 if TYPE_CHECKING:
     from mltta.tagger import Tagger
 
-FILES = "Keywords and copies"
+Format = Literal["table", "csv", "json", "jsonl", "parquet", "html", "coco", "fiftyone"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TagOptions(QuestionOptions, MethodOptions, ModelOptions, RunOptions, RayOptions):
+class OutputOptions:
+    """How tags are written."""
+
+    PANEL: ClassVar[str | None] = "Output"
+    format: Format | None = option(None, "Output format (default: from the file extension).", "-f")
+    wide: bool = option(False, "csv, parquet: one row per image instead of one row per label.")
+    overwrite: bool = option(False, "Replace the output instead of resuming.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """What is done with photo files."""
+
+    PANEL: ClassVar[str | None] = "Keywords and copies"
+    keywords: Literal["sidecar", "embed"] | None = option(
+        None, "Write labels as keywords, into sidecar files or into JPEGs."
+    )
+    copy_to: Path | None = option(None, "Copy photos into folders by label.", metavar="DIR/{label}")
+    link_to: Path | None = option(None, "Link photos into folders by label.", metavar="DIR/{label}")
+    dry_run: bool = option(False, "Only print which files would be written.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagOptions(
+    OutputOptions, FileOptions, QuestionOptions, MethodOptions, ModelOptions, RunOptions, RayOptions
+):
     """Tag images and folders of images.
 
     `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
 
-    `mltta tag holidays/ --labels my_labels.txt -o tags.csv`
-
-    `mltta tag holidays/ -o tags.html -o tags.csv`
+    `mltta tag holidays/ --labels my_labels.txt -o tags.csv -o tags.html`
 
     Runs with `-o` are resumable: rerun the command to continue, or to add new photos.
 
@@ -50,15 +72,11 @@ class TagOptions(QuestionOptions, MethodOptions, ModelOptions, RunOptions, RayOp
     )
     method: str = option("auto", "Method name (see `mltta methods`) or path to a Python file.")
     output: tuple[Path, ...] = option(
-        (), "Output file: .csv .json .jsonl .parquet .html .txt (default: the screen). May be repeated.", "-o"
+        (), "Output files: .csv .json .jsonl .parquet .html .txt (default: the screen).", "-o"
     )
     top_k: int | None = option(None, "Maximum number of labels per image.", min=1, metavar="N")
     threshold: float | None = option(
-        None,
-        "Minimum score (default: 0.3). Combined with --top-k, both limits apply.",
-        min=0,
-        max=1,
-        metavar="SCORE",
+        None, "Minimum score (default: 0.3). With --top-k, both limits apply.", min=0, max=1, metavar="SCORE"
     )
     annotate: Path | None = option(None, "Also save each image with its label bars to DIR.", metavar="DIR")
     where: Path | None = option(None, "Also save label heat maps to DIR.", metavar="DIR")
@@ -66,21 +84,6 @@ class TagOptions(QuestionOptions, MethodOptions, ModelOptions, RunOptions, RayOp
     watch: bool = option(False, "Keep watching for new photos until Ctrl-C.")
     quiet: bool = option(False, "No progress and no summary.", "-q")
     verbose: bool = option(False, "Also print what is chosen: device, precision, batch size.", "-v")
-    format: Literal["table", "csv", "json", "jsonl", "parquet", "html", "coco", "fiftyone"] | None = option(
-        None, "Output format (default: from the file extension).", "-f", panel=OUTPUT
-    )
-    wide: bool = option(False, "csv, parquet: one row per image instead of one row per label.", panel=OUTPUT)
-    overwrite: bool = option(False, "Replace the output instead of resuming.", panel=OUTPUT)
-    keywords: Literal["sidecar", "embed"] | None = option(
-        None, "Write labels as keywords, into sidecar files or into JPEGs.", panel=FILES
-    )
-    copy_to: Path | None = option(
-        None, "Copy photos into folders by label.", panel=FILES, metavar="DIR/{label}"
-    )
-    link_to: Path | None = option(
-        None, "Link photos into folders by label.", panel=FILES, metavar="DIR/{label}"
-    )
-    dry_run: bool = option(False, "Only print which files would be written.", panel=FILES)
 
 
 def open_tagger(options: TagOptions) -> Tagger:

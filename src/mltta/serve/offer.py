@@ -22,7 +22,7 @@ def offered_methods() -> list[str]:
     found = []
     for name in list_methods():
         cls = method_class(name)
-        if cls.transductive or cls.uses_teacher:
+        if cls.transductive or "teacher" in cls.requires:
             continue
         if not any(field.name == "generated" for field in dataclasses.fields(cls.Config)):
             found.append(name)
