@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 
 import pytest
-from mltta.output.formats import file_of, format_of
 
 from mltta.errors import ConfigError
 from mltta.output.exchange import coco_text, write_fiftyone

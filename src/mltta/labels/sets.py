@@ -74,7 +74,6 @@ class LabelSet:
                         f"Label {position} ({self.source}), {value[:40]!r}, contains control characters or invalid "
                         "Unicode. Remove them."
                     )
-                    )
             earlier = first.setdefault(label_key(name), position)
             if earlier != position:
                 raise LabelError(
