@@ -13,9 +13,10 @@ import torch
 from mltta import create_method, metrics
 from mltta.decision import Decision
 from mltta.errors import MlttaError
+from mltta.evaluation.comparison import by_dataset, comparison, lines
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.results import Result
-from mltta.evaluation.summary import Summary, by_dataset, comparison, lines
+from mltta.evaluation.summary import Summary
 from mltta.methods.base import OnlineMethod
 from tests import golden_data as golden
 from tests.evaluation.scene import LABELS, encoded, labelled, make_dataset, run

@@ -14,6 +14,7 @@ from mltta.cli.progress import bar_on_terminal
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mltta.captions.generate.asking import CaptionEngine
     from mltta.captions.generate.build import Generated
     from mltta.labels import LabelSet
 
@@ -103,7 +104,7 @@ def generate(options: GenerateOptions) -> None:
         raise typer.Exit(1)
 
 
-def open_engine(options: GenerateOptions, labels: LabelSet) -> Engine:
+def open_engine(options: GenerateOptions, labels: LabelSet) -> CaptionEngine:
     """The endpoint's client, or the composer."""
     if options.engine == "composer":
         from mltta.captions.generate.asking import ComposerEngine

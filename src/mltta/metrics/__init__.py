@@ -12,7 +12,7 @@ from mltta.metrics.average_precision import (
     by_label_count,
     mean_average_precision,
 )
-from mltta.metrics.bootstrap import Difference, bootstrap_map, interval, paired_difference
+from mltta.metrics.bootstrap import Difference, bootstrap_map, interval, interval_of, paired_difference
 from mltta.metrics.calibration import calibration_error
 from mltta.metrics.precision_recall import SetMetrics, set_metrics
 
@@ -26,6 +26,7 @@ __all__ = [
     "by_label_count",
     "calibration_error",
     "interval",
+    "interval_of",
     "mean_average_precision",
     "paired_difference",
     "set_metrics",
