@@ -68,7 +68,9 @@ def captions(*added: str) -> CaptionBase:
 
 
 def rounded(base: CaptionBase) -> CaptionBase:
-    return CaptionBase(base.texts, base.embeddings.half().float(), base.fingerprint, base.model)
+    return CaptionBase(
+        base.texts, base.embeddings.astype("float16").astype("float32"), base.fingerprint, base.model
+    )
 
 
 def labels(**changes) -> dict:

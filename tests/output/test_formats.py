@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 
 import pytest
+from mltta.output.formats import file_of, format_of, lines_of
 
 from mltta.errors import ConfigError
 from mltta.output.exchange import coco_text, write_fiftyone
-from mltta.output.formats import file_of, format_of, lines_of
 from mltta.output.lines import table_lines
 from mltta.output.parquet import write_parquet
 from mltta.output.records import Page

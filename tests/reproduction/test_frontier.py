@@ -39,7 +39,7 @@ def test_every_method_is_there_and_some_look_at_windows_or_have_several_template
     assert {Entry(name, "local") for name in LOCAL} | {Entry(name, "", "simple") for name in SEVERAL} <= set(
         entries()
     )
-    assert not any(method_class(name).tunes_context for name in SEVERAL)
+    assert not any("context" in method_class(name).requires for name in SEVERAL)
 
 
 def test_what_a_tower_does_not_allow_has_an_empty_row_and_its_reason(found):

@@ -262,7 +262,7 @@ def load_several(files: list[str]) -> dict[str, AnyPrompts]:
 
 def paper_model(name: str) -> str:
     """A model as the paper calls it: ViT-B-16:openai is ViT-B/16; any other keeps its name."""
-    from mltta.model.weights import PAPER_MODELS
+    from mltta.model.names import PAPER_MODELS
 
     plain = name.removesuffix(":openai")
     return next((paper for paper, own in PAPER_MODELS.items() if plain in (paper, own)), plain)

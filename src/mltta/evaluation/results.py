@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from mltta.errors import MlttaError
 from mltta.evaluation.rows import Outcomes
 from mltta.evaluation.run_file import AGAIN, FORMAT, damaged, read_run
+from mltta.methods.base import branch_probabilities, merge_branches, z_scores
 from mltta.storage import checksums
 
 #: how a method's scores are compared over images
@@ -140,15 +141,11 @@ class Result:
         branches = self.branches()
         if how == "raw" and self.run["merge"] == "sum" and self.shape[0] == 1:
             return branches[:, 0]  # still on disk
-        import torch
-
-        from mltta.methods.base import branch_probabilities, merge_branches, z_scores
-
-        stacked = torch.from_numpy(np.array(branches))
+        stacked = np.array(branches)
         if how == "softmax":
-            return branch_probabilities(stacked, self.run["emits"]).numpy()
+            return np.asarray(branch_probabilities(stacked, self.run["emits"]))
         merged = merge_branches(stacked, self.run["merge"])
-        return (z_scores(merged) if how == "z-score" else merged).numpy()
+        return np.asarray(z_scores(merged) if how == "z-score" else merged)
 
     def present(self) -> NDArray[np.bool_]:
         """Which labels are shown (images with scores, C)."""

@@ -9,9 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from mltta.methods.base import State, register
-from mltta.methods.config import MOST_KEPT, Rule
-from mltta.methods.tda import TDA, TDAConfig, remember
+from mltta.methods.base import State
+from mltta.methods.config import MOST_KEPT, setting
+from mltta.methods.memory import remember
+from mltta.methods.registry import register
+from mltta.methods.tda import TDA, TDAConfig
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, marginal_entropy, select_confident
 
@@ -20,17 +22,13 @@ from mltta.objectives import entropy, marginal_entropy, select_confident
 class BoostConfig(TDAConfig):
     """TDA's settings; delta is set anew for every dataset by the release, from 0 to 3."""
 
-    views: int = 64
-    #: crops of the image that a label may hear beyond its cache
-    delta: int = 3
-    #: "clean" asks for the clean view, "mean" for the mean of the confident views, as on ImageNet's variants
-    query: Literal["clean", "mean"] = "clean"
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "delta": (lambda: 0 <= self.delta <= MOST_KEPT, f"0 or more, at most {MOST_KEPT}"),
-        }
+    views: int = setting(64, "views per image, the clean one among them")
+    delta: int = setting(
+        3, "crops of the image that a label may hear beyond its cache", least=0, most=MOST_KEPT
+    )
+    query: Literal["clean", "mean"] = setting(
+        "clean", "ask for the clean view, or for the mean of the confident views, as on ImageNet's variants"
+    )
 
 
 @register("boostadapter", "TDA and the image's own confident crops, online (NeurIPS 2024)")

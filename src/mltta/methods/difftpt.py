@@ -10,8 +10,9 @@ from torch import Tensor
 
 from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, ViewSpec
-from mltta.methods.base import Method, Problem, register
-from mltta.methods.config import MOST_VIEWS, Rule, TuningConfig
+from mltta.methods.base import Method, Problem
+from mltta.methods.config import MOST_VIEWS, PART, TuningConfig, setting
+from mltta.methods.registry import register
 from mltta.methods.tuning import tune_context
 from mltta.model.encoded import Encoded
 from mltta.objectives import bound_entropy, entropy, select_confident
@@ -21,32 +22,23 @@ from mltta.objectives import bound_entropy, entropy, select_confident
 class DiffTPTConfig(TuningConfig):
     """The settings of the released script, whose filters are its argument defaults too."""
 
-    #: a folder that holds, for every image, a folder of its name with generated images
-    generated: str = ""
-    generated_views: int = 63
-    #: crops beside the clean view: 128 views with it and the generated ones
-    views: int = 64
-    #: the share of the views, the clean one not counted, whose logits are most like the clean view's
-    cosine_ratio: float = 0.8
-    #: the share of what is left that is most confident
-    select_ratio: float = 0.3
+    generated: str = setting(
+        "", "folder that holds, for each image, a folder of its name with generated images"
+    )
+    generated_views: int = setting(63, "generated images per image", least=1, most=MOST_VIEWS)
+    views: int = setting(64, "crops beside the clean view: 128 views with it and the generated ones")
+    cosine_ratio: float = setting(
+        0.8,
+        "share of the views, the clean one not counted, whose logits are most like the clean view's",
+        **PART,
+    )
+    select_ratio: float = setting(0.3, "share of what is left that is most confident")
     # The released program's own argument default is 1.
     steps: int = 4
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         crops = ViewSpec(count=1 + self.views, augmix=self.augmix)
         return crops, ViewSpec(count=self.generated_views, generated=self.generated)
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "generated": (lambda: isinstance(self.generated, str), "the path of a folder"),
-            "generated_views": (
-                lambda: 1 <= self.generated_views <= MOST_VIEWS,
-                f"at least 1, at most {MOST_VIEWS}",
-            ),
-            "cosine_ratio": (lambda: 0 < self.cosine_ratio <= 1, "a share above 0, up to 1"),
-        }
 
 
 @register(
@@ -59,7 +51,7 @@ class DiffTPT(Method):
     """
 
     Config = DiffTPTConfig
-    tunes_context = True
+    requires = frozenset({"context"})
     config: DiffTPTConfig
 
     def __init__(self, problem: Problem, config: DiffTPTConfig):

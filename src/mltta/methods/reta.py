@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.methods.base import Emits, Problem, State, register
-from mltta.methods.config import Rule
+from mltta.methods.base import Emits, Problem, State
+from mltta.methods.config import SHARE, setting
 from mltta.methods.dpe import DPE, DPEConfig
 from mltta.methods.experts import EXPERTS, text_experts
-from mltta.methods.prototypes import align, likeness, prototypes, stepped
-from mltta.methods.tda import remember
+from mltta.methods.memory import align, likeness, prototypes, remember, stepped
+from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, select_confident
 
@@ -29,22 +29,17 @@ class ReTAConfig(DPEConfig):
 
     PRESETS = {"released": {"augmix": True, "score": "probs", "gate_by": "experts"}}  # noqa: RUF012
 
-    #: what the Gaussian boundary weighs, how much doubt among experts counts, and what the clean view weighs
-    boundary: float = 0.05
-    ratio: float = 1.0
-    clean: float = 0.5
-    #: "logits" (ours, for several labels an image) or "probs" (released), which compete over the labels
-    score: Literal["logits", "probs"] = "logits"
-    #: entropy is measured in log2 of the number of labels, or of experts: a slip of the release, which opens it less
-    gate_by: Literal["labels", "experts"] = "labels"
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "boundary": (lambda: self.boundary >= 0, "0 or more"),
-            "ratio": (lambda: self.ratio >= 0, "0 or more"),
-            "clean": (lambda: 0 <= self.clean <= 1, "a share from 0 to 1"),
-        }
+    boundary: float = setting(0.05, "weight of the Gaussian boundary", least=0)
+    ratio: float = setting(1.0, "how much disagreement of the experts counts", least=0)
+    clean: float = setting(0.5, "weight of the clean view", **SHARE)
+    score: Literal["logits", "probs"] = setting(
+        "logits",
+        "logits (ours, for several labels per image), or probs (released), which compete over the labels",
+    )
+    # log2 of the number of experts is a slip of the release, which opens the gate less
+    gate_by: Literal["labels", "experts"] = setting(
+        "labels", "measure entropy in log2 of the number of labels, or of experts (released)"
+    )
 
 
 @register("reta", "DPE with three text experts and Gaussian boundaries, online (ACM MM 2025)")

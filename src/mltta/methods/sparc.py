@@ -10,8 +10,9 @@ from torch import Tensor
 
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.methods.base import Problem, TransductiveMethod, register, z_scores
-from mltta.methods.config import Config, Rule
+from mltta.methods.base import Problem, TransductiveMethod, z_scores
+from mltta.methods.config import PART, SHARE, Config, setting
+from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 
 #: what varies less than this does not vary
@@ -22,20 +23,15 @@ _FLAT = 1e-6
 class SPARCConfig(Config):
     """The paper's settings; which labels go together is read off captions, where the paper has training labels."""
 
-    #: a pair has a prompt where so large a share of the captions that name the first also name the second
-    pair_share: float = 0.05
-    #: and its likeliest third label joins where so large a share of the captions that name both names it
-    triple_share: float = 0.025
-    #: what the fused prompts weigh beside the label's own score
-    compound: float = 0.5
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "pair_share": (lambda: 0 < self.pair_share <= 1, "a share above 0, up to 1"),
-            "triple_share": (lambda: 0 < self.triple_share <= 1, "a share above 0, up to 1"),
-            "compound": (lambda: 0 <= self.compound <= 1, "a share from 0 to 1"),
-        }
+    pair_share: float = setting(
+        0.05,
+        "a pair has a prompt if this share of the captions that name the first label name the second",
+        **PART,
+    )
+    triple_share: float = setting(
+        0.025, "its likeliest third label joins if this share of the captions that name both name it", **PART
+    )
+    compound: float = setting(0.5, "weight of the fused prompts beside the label's own score", **SHARE)
 
 
 @register("sparc", "prompts of several labels, set on one scale over all images: transductive (CVPR 2025)")
@@ -48,7 +44,7 @@ class SPARC(TransductiveMethod):
     """
 
     Config = SPARCConfig
-    uses_captions = True
+    requires = frozenset({"captions"})
     default_template = "simple"
     config: SPARCConfig
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mltta.methods.base import Method, Problem, register
-from mltta.methods.config import TuningConfig
-from mltta.methods.retrieval import weak_label_counts
+from mltta.methods.base import Method, Problem
+from mltta.methods.config import TuningConfig, setting
+from mltta.methods.registry import register
 from mltta.methods.tuning import tune_context
 from mltta.model.encoded import Encoded
 from mltta.objectives import bind_labels, bound_entropy, entropy, select_confident
@@ -18,8 +18,9 @@ from mltta.objectives import bind_labels, bound_entropy, entropy, select_confide
 class TPTConfig(TuningConfig):
     """TPT's published settings."""
 
-    #: bind each view's top-k before the entropy, k being the label count of its nearest caption (ML-TTA's BEM)
-    bind: bool = False
+    bind: bool = setting(
+        False, "bind each view's top k labels, k being the label count of its nearest caption, as ML-TTA does"
+    )
 
 
 @register("tpt", "test-time prompt tuning: marginal entropy of the confident views (NeurIPS 2022)")
@@ -31,7 +32,7 @@ class TPT(Method):
     """
 
     Config = TPTConfig
-    tunes_context = True
+    requires = frozenset({"context"})
     config: TPTConfig
 
     def __init__(self, problem: Problem, config: TPTConfig):
@@ -44,7 +45,7 @@ class TPT(Method):
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c, views = self.config, self.views(encoded)
-        k = None if self.captions is None else weak_label_counts(self.captions, views.features)  # (B, N)
+        k = None if self.captions is None else self.captions.nearest_counts(views.features)  # (B, N)
         logits = self.logits(views.features, self.text.features)
         rows = select_confident(entropy(logits if k is None else bind_labels(logits, k)), c.select_ratio)
 

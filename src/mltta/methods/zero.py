@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mltta.methods.base import Emits, Method, register
-from mltta.methods.config import Rule, ViewConfig
+from mltta.methods.base import Emits, Method
+from mltta.methods.config import ViewConfig, setting
+from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, select_confident
 
@@ -21,17 +22,14 @@ class ZeroConfig(ViewConfig):
     PRESETS = {"released": {"temperature": 2.0**-10, "cosine": 0.0}}  # noqa: RUF012
 
     select_ratio: float = 0.3
-    #: of the softmax over cosines by which a view votes; 0: all of its vote goes to one label
-    temperature: float = 0.0
-    #: ours: what the mean cosine of the voting views weighs beside a vote, 1e-3 never turning one over
-    cosine: float = 1e-3
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "temperature": (lambda: self.temperature >= 0, "0 or more"),
-            "cosine": (lambda: self.cosine >= 0, "0 or more"),
-        }
+    temperature: float = setting(
+        0.0, "temperature of the softmax by which a view votes; 0: its whole vote goes to one label", least=0
+    )
+    cosine: float = setting(
+        1e-3,
+        "weight of the mean cosine of the voting views beside a vote; 1e-3 never turns one over",
+        least=0,
+    )
 
 
 @register("zero", "votes of the confident views at zero temperature (NeurIPS 2024)")

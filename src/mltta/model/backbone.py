@@ -283,7 +283,7 @@ class Backbone:
         for file in (weights_.MINI / "vocabulary.safetensors", vocabulary_.kept_file(name)):
             kept = vocabulary_.load(file, name)
             if kept is not None:
-                kept.features = kept.features.to(self.device)
+                kept.features = self.asarray(kept.features)
                 self._vocabularies[templates] = kept
                 return kept
         return None

@@ -15,16 +15,14 @@ from torch import Tensor, nn
 
 from mltta.errors import HubError, MlttaError, WeightsError
 from mltta.model import model_folder as folder_
+from mltta.model.names import PAPER_MODELS
 from mltta.storage import hub
+from mltta.storage.folders import MINI
 from mltta.storage.hub import cache_only_if_cut_off
 from mltta.storage.tensors import read_file, reason
 
-#: the paper's architectures, by the names people use, in open_clip's spelling
-PAPER_MODELS = {"RN50": "RN50", "RN101": "RN101", "ViT-B/32": "ViT-B-32", "ViT-B/16": "ViT-B-16"}
 #: what a temperature may be; CLIP's ends at 100, SigLIP's at about 120
 LOGIT_SCALES = (0.1, 999.0)
-#: the embedded model: an open_clip folder like any other
-MINI = Path(__file__).parents[1] / "assets" / "mini"
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 WAYS_OUT = (
     "Ways out: use the embedded model, --model mini; connect to the internet once so that the weights are cached; "

@@ -22,7 +22,7 @@ def offered_methods() -> list[str]:
 
     def offered(cls: type[Method]) -> bool:
         generates = any(field.name == "generated" for field in dataclasses.fields(cls.Config))
-        return not (cls.transductive or cls.uses_teacher or generates)
+        return not (cls.transductive or "teacher" in cls.requires or generates)
 
     return [name for name in list_methods() if offered(method_class(name))]
 

@@ -15,9 +15,10 @@ from mltta.captions.open import open_captions
 from mltta.captions.store import CaptionBase, default_captions
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.labels.languages import translated
-from mltta.methods.base import Method, method_class
+from mltta.methods.base import Method
 from mltta.methods.create import create_method
 from mltta.methods.plugins import source_digest
+from mltta.methods.registry import method_class
 from mltta.model.prompts import DescriptionSource, TemplateSource, list_templates, load_descriptions
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Question:
             template=self.template,
             descriptions=self.descriptions,
             captions=self._captions,
-            teacher=self.teacher if method_class(name).uses_teacher else None,
+            teacher=self.teacher if "teacher" in method_class(name).requires else None,
             preset=preset,
             **options,
         )

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+#: the embedded model: an open_clip folder like any other
+MINI = Path(__file__).parents[1] / "assets" / "mini"
+
 
 def cache_folder() -> Path:
     """Where work worth keeping goes: MLTTA_CACHE, or mltta in the user's cache folder."""
