@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
 from mltta import CaptionBase, LabelSet
 from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.store import default_captions
 from mltta.errors import CaptionError
+from mltta.storage import checksums
 from tests import golden_data as golden
 
 TEXTS = [
@@ -152,6 +155,27 @@ def test_retrieval_is_exact_and_nearest_first():
         similar = sorted(range(300), key=lambda n: -float(query[i, j] @ embeddings[n]))
         assert found[i, j].tolist() == similar[:7]
     assert labelled.nearest(query, 999).shape == (2, 5, 300)
+
+
+def test_a_base_without_captions_is_refused(base, backbone, tmp_path):
+    with pytest.raises(CaptionError, match="needs at least one caption"):
+        CaptionBase([], torch.zeros(0, 8), backbone.text_fingerprint)
+    with pytest.raises(CaptionError, match="no captions"):
+        CaptionBase.build([], backbone)
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(CaptionError, match="holds no captions"):
+        CaptionBase.from_file(tmp_path / "empty.txt", backbone)
+    base.save(tmp_path / "base")
+    config = json.loads((tmp_path / "base/config.json").read_text())
+    held = save({"embeddings": torch.zeros(0, config["dim"])})
+    (tmp_path / "base/texts.txt").write_bytes(b"")
+    (tmp_path / "base/embeddings.safetensors").write_bytes(held)
+    config |= {"captions": 0, "texts_blake2b": hashlib.blake2b(b"", digest_size=16).hexdigest()}
+    config |= {"embeddings_crc32": f"{checksums.of_bytes(held):08x}"}
+    del config[checksums.CHECKSUM]
+    (tmp_path / "base/config.json").write_text(json.dumps(checksums.sealed(config)))
+    with pytest.raises(CaptionError, match="needs at least one caption"):
+        CaptionBase.load(tmp_path / "base", backbone)
 
 
 def test_wrong_caption_files_are_named(backbone, tmp_path):

@@ -61,6 +61,20 @@ def test_what_is_neither_text_nor_image_is_not_searched_for(base, tmp_path):
     assert "nothing at" in mltta("captions", "info", tmp_path / "nowhere", check=2).stderr
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("search", "a dog", "--captions", "none", *MODEL),
+        ("info", "none"),
+        ("push", "none", "org/name"),
+        ("merge", "none", "none", "--out", "both"),
+    ],
+)
+def test_where_captions_are_needed_none_is_not_looked_for_as_a_file(args):
+    said = mltta("captions", *args, check=2).stderr
+    assert "none means no captions, which are needed here: name a caption base" in said
+
+
 def test_several_models_get_a_folder_each_and_captions_finds_the_one_that_fits(source, tmp_path):
     mini = load_backbone("mini", device="cpu")
     folder = Path(mini_folder(tmp_path))
@@ -78,7 +92,7 @@ def test_several_models_get_a_folder_each_and_captions_finds_the_one_that_fits(s
 
 def mini_folder(tmp_path: Path) -> Path:
     """The embedded model under another name, as a user's own folder."""
-    from mltta.model.weights import MINI
+    from mltta.storage.folders import MINI
 
     (tmp_path / "own").symlink_to(MINI)
     return tmp_path / "own"

@@ -88,6 +88,33 @@ def test_the_embedded_model_measures_a_folder_end_to_end(photos):
     assert mltta("compare", photos.parent / "results", "--draws", 20).stdout == done.stdout
 
 
+def test_without_a_method_it_says_which_run_before_anything_else(photos):
+    said = evaluate(photos, "--set", "views=2").stderr
+    assert said.lstrip().startswith("no --method given: running clip and ml-tta\n")
+    assert set(runs(photos)) == {"clip", "ml-tta"}
+    assert "no --method given" not in evaluate(photos, *methods("clip")).stderr
+
+
+def test_captions_none_means_no_captions_and_is_refused_by_methods_that_need_some(photos, monkeypatch):
+    monkeypatch.chdir(photos)  # where no file is called none
+    evaluate(photos, *methods("clip"), "--captions", "none")
+    assert runs(photos)["clip"]["captions"] == "none"
+    refused = evaluate(photos, *methods("ml-tta"), "--captions", "none", check=2).stderr
+    assert "ml-tta cannot do without captions" in refused
+
+
+def test_a_config_file_names_the_methods_and_what_is_measured(photos, tmp_path):
+    (tmp_path / "run.yaml").write_text(
+        f"method: [clip, tpt]\nfirst: 2\nout: {photos.parent / 'results'}\ntpt: {{views: 4}}\n"
+    )
+    given = ["--data", photos, "--captions", photos / "captions.txt", "--config", tmp_path / "run.yaml"]
+    mltta("eval", "folder", *given, *TINY)
+    assert {name: (run["images"], run["settings"]) for name, run in runs(photos).items()} == {
+        "clip": (2, {}),
+        "tpt": (2, {"views": 4}),
+    }
+
+
 def test_a_setting_reaches_every_method_that_has_it(photos):
     evaluate(photos, *methods("clip", "tpt", "ml-tta"), "--set", "views=4")
     assert {name: run["settings"] for name, run in runs(photos).items()} == {
@@ -141,8 +168,11 @@ def test_a_config_file_sets_what_the_command_line_then_overrides(photos, tmp_pat
     [
         ("tda: {views: 4}", "has settings for tda, but clip, tpt is run"),
         ("nothing: {}", "has settings for nothing, but clip, tpt is run"),
-        ("views: 4", "give settings by method, such as `ml-tta: {views: 16}`"),
-        ("- clip", "give settings by method"),
+        (
+            "views: 4",
+            "no option 'views'; a method's settings belong under its name, such as `ml-tta: {views: 16}`",
+        ),
+        ("- clip", "give options by name and settings by method"),
         ("tpt: {views: [", "is not a YAML file that can be read"),
         ("tpt: {wings: 2}", "no option 'wings' for this method"),
         ("tpt: {views: many}", "views = 'many': give a whole number"),
@@ -161,7 +191,7 @@ def test_a_config_file_that_makes_no_sense_is_told_in_a_sentence(photos, tmp_pat
 
 def test_only_the_first_images_are_measured(photos):
     done = evaluate(photos, *methods("clip"), "--first", 2)
-    assert "the first 2 of them are measured" in done.stderr
+    assert "only the first 2 images are measured" in done.stderr
     assert runs(photos)["clip"]["images"] == 2
     evaluate(photos, *methods("clip"))
     assert len(find_results([photos.parent / "results"])) == 2, "the whole is another result"

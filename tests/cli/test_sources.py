@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mltta.cli.inputs import Sources, open_others
+from mltta.cli.inputs import Sources
 from mltta.errors import ConfigError, MlttaError
 from tests.cli.test_cli import MODEL, mltta
 from tests.test_tagger import photo
@@ -44,21 +44,21 @@ def test_skipped_files_are_said_on_the_error_stream(folder):
 def test_a_dash_is_an_image_on_the_standard_input(folder, monkeypatch):
     data = (folder / "a.png").read_bytes()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
-    others = open_others(["-"], False)
-    assert others.sources == [data]
-    assert [str(source) for source in Sources([], (), others.sources).find()] == ["-"]
-    with pytest.raises(ConfigError, match="-o is found again by its name"):
-        others.check(effects=False, output=True)
+    sources = Sources(["-"])
+    assert sources.others == [data]
+    assert [str(source) for source in sources.find()] == ["-"]
+    with pytest.raises(ConfigError, match="-o finds an image again by its name"):
+        sources.refuse_others(effects=False, output=True)
     with pytest.raises(MlttaError, match="nothing came on the standard input"):
-        open_others(["-"], False)
+        Sources(["-"])
 
 
 def test_addresses_are_taken_only_where_they_are_allowed(folder):
-    others = open_others([URL, str(folder / "a.png"), URL], True)
-    assert (others.names, others.sources) == ([URL], [URL])
-    assert Sources([folder / "a.png"], (), others.sources).find() == [folder / "a.png", URL]
-    others.check(effects=False, output=True)
-    with pytest.raises(ConfigError, match="are made of files; save it first"):
-        others.check(effects=True, output=False)
+    sources = Sources([URL, str(folder / "a.png"), URL], allow_urls=True)
+    assert sources.others == [URL]
+    assert sources.find() == [folder / "a.png", URL]
+    sources.refuse_others(effects=False, output=True)
+    with pytest.raises(ConfigError, match="need files; save it first"):
+        sources.refuse_others(effects=True, output=False)
     with pytest.raises(MlttaError, match="give --allow-urls"):
-        open_others([URL], False)
+        Sources([URL])

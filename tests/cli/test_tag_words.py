@@ -36,7 +36,7 @@ def photos(tmp_path_factory):
 def test_a_log_gets_a_line_now_and_then_and_a_summary(photos, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "FIRST", 0.0)
     said = mltta("tag", photos, *CLIP, "-o", tmp_path / "tags.csv").stderr
-    assert re.search(r"tagging [123] of 4, \S+ a second\n", said)
+    assert re.search(r"tagging [123] of 4, \S+ per second\n", said)
     assert "4 images tagged in " in said
     assert f"written to {tmp_path / 'tags.csv'}" in said
     assert mltta("tag", photos, *CLIP, "-o", tmp_path / "more.csv", "--quiet").stderr == ""
@@ -51,13 +51,13 @@ def test_the_summary_tells_what_was_found_most_and_what_failed(capsys):
     closing.seconds = 4000
     closing.tell("tags.csv", quiet=False)
     assert capsys.readouterr().err.splitlines() == [
-        "1,200 images tagged in 1 h 6 min, 0.3 a second; 3 were done before",
+        "1,200 images tagged in 1 h 6 min, 0.3 per second; 3 were done before",
         "most frequent: dog 1,200, cat 600",
         "written to tags.csv",
         "1 of 1,204 could not be tagged:",
         "  x.jpg: damaged",
     ]
-    assert [rate(n, 10) for n in (1234, 55, 0.5)] == ["123 a second", "5.5 a second", "3.0 a minute"]
+    assert [rate(n, 10) for n in (1234, 55, 0.5)] == ["123 per second", "5.5 per second", "3.0 per minute"]
 
 
 def test_every_suffix_gives_a_file_of_its_kind(photos, tmp_path):
@@ -135,7 +135,7 @@ def test_photos_are_sorted_by_label_and_what_is_sorted_is_no_photo_to_tag(photos
     assert set((tree / "by label").rglob("*.jpg")) == want
     assert "0 images tagged; 4 were done before" in mltta(*line).stderr
     among = ["tag", tree, *CLIP, "--copy-to", tree / "{label}"]
-    assert "would lie among the others" in mltta(*among, check=2).stderr
+    assert "need a folder other than the one that is tagged" in mltta(*among, check=2).stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
@@ -151,7 +151,7 @@ def test_a_full_device_is_told_and_a_reader_that_has_seen_enough_ends_it_quietly
 
 def test_help_has_what_is_needed_first_in_front():
     said = mltta("tag", "--help").stdout
-    first, rest = said.split("Model and method")
+    first, rest = said.split("Labels and captions")
     assert len(first.splitlines()) < 75
     for name in ("--labels", "--output", "--top-k", "--watch", "--overwrite", "--keywords"):
         assert name in first

@@ -173,7 +173,7 @@ def test_ray_wants_a_folder_and_refuses_what_is_done_with_photos(photos, tmp_pat
     said = mltta(
         "tag", photos, "--ray", "local", "--keywords", "sidecar", "-o", tmp_path / "tags", check=2
     ).stderr
-    assert "--keywords does not go with --ray" in said
+    assert "--keywords does not work with --ray" in said
 
 
 def test_results_measured_by_two_workers_are_those_of_one_machine_to_the_bit(cluster, tmp_path):

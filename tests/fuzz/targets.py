@@ -21,7 +21,7 @@ from safetensors.torch import save, save_file
 
 from mltta.captions.read import read_texts
 from mltta.captions.store import CaptionBase
-from mltta.cli.settings import read_config
+from mltta.cli.settings import read_config, settings_of
 from mltta.data.coco import load_coco
 from mltta.data.own_folder import load_folder
 from mltta.errors import MlttaError
@@ -209,7 +209,8 @@ class Targets:
             plain = yaml.safe_dump({name: fields}).encode()
             said = mutate.text_of(plain, rng).replace(b"MARKER", str(self.marker).encode())
         (place / "config.yaml").write_bytes(said)
-        method_class(name).Config.make(**read_config(place / "config.yaml", [name])[name])
+        settings = settings_of([name], (), read_config(place / "config.yaml", {"top_k": False})[1])
+        method_class(name).Config.make(**settings[name])
 
     def captions(self, rng: random.Random, place: Path) -> None:
         rows = [{"caption": f"A dog and {i} cats."} for i in range(5)]

@@ -8,7 +8,6 @@ import json
 from pathlib import Path
 
 import pytest
-from mltta.output.formats import file_of, format_of, lines_of
 
 from mltta.errors import ConfigError
 from mltta.output.exchange import coco_text, write_fiftyone
@@ -16,6 +15,7 @@ from mltta.output.lines import table_lines
 from mltta.output.parquet import write_parquet
 from mltta.output.records import Page
 from mltta.output.screen import Screen
+from mltta.output.tag_formats import file_of, format_of, text_format
 
 RECORDS = [
     {
@@ -33,7 +33,7 @@ def page(path: Path, wide: bool = False) -> Page:
 
 
 def text(format: str, wide: bool = False) -> str:
-    lines = lines_of(format, wide)
+    lines = text_format(format, wide)
     assert lines is not None
     return "".join(lines.pieces(RECORDS))
 
@@ -44,7 +44,7 @@ def test_the_suffix_says_the_format_unless_it_is_said():
     assert [format_of(None, Path(name)) for name in names] == want
     assert format_of("jsonl", Path("a.csv")) == "jsonl"
     assert format_of(None, None) == "table"
-    with pytest.raises(ConfigError, match=r"\.xlsx says no format; end it in \.csv"):
+    with pytest.raises(ConfigError, match=r"unknown format \.xlsx\. Use \.csv"):
         format_of(None, Path("a.xlsx"))
     assert file_of("fiftyone", Path("out")) == Path("out/labels.json")
 
@@ -130,7 +130,7 @@ def test_labels_in_brackets_are_no_markup_and_bars_can_be_of_another_sign():
         "present": ["[bold]"],
         "labels": [{"label": "[bold]", "score": 0.5}],
     }
-    shown = table_lines(bar="#").text(record)
+    shown = table_lines(bar="#").entry(record)
     assert "[red]x[/red].jpg" in shown
     assert "0.50  ##########  [bold]" in shown
 

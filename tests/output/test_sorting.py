@@ -8,8 +8,7 @@ import pytest
 
 from mltta.errors import ConfigError
 from mltta.output.keywords.write import embed
-from mltta.output.places import Places
-from mltta.output.sorting import Sorting, safe_name
+from mltta.output.sorting import PicturePaths, Sorting, safe_name
 from tests.safety.world import photo
 
 
@@ -68,7 +67,7 @@ def test_no_label_leads_out_of_its_folder(label):
 
 
 def test_two_photos_never_have_one_place(tmp_path):
-    places = Places(Path("out"), ".png")
+    places = PicturePaths(Path("out"), ".png")
     root, other = tmp_path / "in", tmp_path / "other"
     found = [
         places(root / "a.jpg", root),

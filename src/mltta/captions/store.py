@@ -50,6 +50,8 @@ class CaptionBase:
         model: what that model is called; bases written before names were kept have none.
         """
         self.embeddings: NDArray[Any] = to_numpy(embeddings)
+        if not len(texts):
+            raise CaptionError("a caption base needs at least one caption, and this one has none")
         if len(texts) != len(self.embeddings):
             raise CaptionError(f"{len(texts)} texts for {len(self.embeddings)} embeddings")
         if not np.isfinite(_lengths(self.embeddings)).all():
@@ -244,7 +246,7 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     For the embedded model their embeddings ship too. Any other backbone embeds them once, which takes seconds on a
     GPU and minutes on a CPU, and keeps them in the cache folder.
     """
-    if backbone.name == "mini":
+    if backbone.is_embedded:
         return CaptionBase.load(MINI / "captions", backbone)
     shipped = MINI / "captions" / "texts.txt"
     kept = (

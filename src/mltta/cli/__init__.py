@@ -13,8 +13,9 @@ from typing import Annotated, TextIO
 
 import typer
 
-from mltta.cli import cache, captions, eval, keywords, lists, prompts, reproduce, serve, tag
+from mltta.cli import cache, captions, eval, generate, keywords, lists, prompts, reproduce, serve, tag
 from mltta.cli.on_ray import WithRay
+from mltta.cli.options import shell
 from mltta.errors import MlttaError
 
 #: what a disk, a folder or a system may say, and no fault of ours
@@ -28,17 +29,40 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("tag", cls=WithRay, help=tag.HELP)(tag.tag)
-app.command("serve", help=serve.HELP)(serve.serve)
-app.command("eval", cls=WithRay, help=eval.EVAL_HELP)(eval.eval_)
-app.command("compare", help=eval.COMPARE_HELP)(eval.compare)
-app.command("reproduce", help=reproduce.HELP)(reproduce.reproduce)
-app.add_typer(captions.app, name="captions")
-app.add_typer(prompts.app, name="prompts")
+app.command("tag", cls=WithRay)(shell(tag.tag))
+app.command("serve")(shell(serve.serve))
+app.command("eval", cls=WithRay)(shell(eval.eval_))
+app.command("compare")(shell(eval.compare))
+app.command("reproduce")(shell(reproduce.reproduce))
+GROUPS = {
+    "captions": (
+        "Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
+        {
+            "generate": generate.generate,
+            "build": captions.build,
+            "info": captions.info,
+            "search": captions.search,
+            "merge": captions.merge,
+            "push": captions.push,
+        },
+    ),
+    "prompts": (
+        "Look at a file of learned prompts (CoOp's, MaPLe's), or share it.",
+        {"push": prompts.push, "info": prompts.info},
+    ),
+    "cache": (
+        "List or remove the view features that `mltta eval` caches on disk.",
+        {"list": cache.list_, "clear": cache.clear},
+    ),
+}
+for group, (about, runs) in GROUPS.items():
+    inner = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help=about)
+    for name, run in runs.items():
+        inner.command(name)(shell(run))
+    app.add_typer(inner, name=group)
 app.add_typer(keywords.app, name="keywords")
-app.add_typer(cache.app, name="cache")
-app.command("methods")(lists.methods)
-app.command("models")(lists.models)
+app.command("methods")(shell(lists.methods))
+app.command("models")(shell(lists.models))
 
 
 def show_version(asked: bool) -> None:

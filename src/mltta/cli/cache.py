@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
 
 import typer
 
-app = typer.Typer(
-    no_args_is_help=True, help="Look at or remove the view features that `mltta eval` keeps on disk."
-)
+from mltta.cli.options import argument, option
+from mltta.errors import ConfigError
 
 
-@app.command("list")
-def list_() -> None:
-    """List what is kept: model, views, images, size."""
+@dataclass(frozen=True, kw_only=True)
+class ListOptions:
+    """List cached features: model, views, images, size."""
+
+
+def list_(options: ListOptions) -> None:
+    """Print a table of the cached features."""
     from rich.console import Console
     from rich.table import Column, Table
 
@@ -43,25 +46,26 @@ def list_() -> None:
     )
 
 
-@app.command("clear")
-def clear(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME…", help="As `mltta cache list` shows them.")
-    ] = None,
-    all: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
-) -> None:
-    """Remove kept features: those named, or all."""
-    from mltta.errors import ConfigError
+@dataclass(frozen=True, kw_only=True)
+class ClearOptions:
+    """Remove cached features: those named, or all."""
+
+    names: tuple[str, ...] = argument("NAME…", "Names as in `mltta cache list`.", ())
+    all: bool = option(False, "Remove everything.")
+
+
+def clear(options: ClearOptions) -> None:
+    """Remove cached features, and say how much space that frees."""
     from mltta.session.cache import clear as remove
     from mltta.session.cache import list_stores
 
     stores = {store.folder.name: store for store in list_stores()}
-    unknown = [name for name in names or [] if name not in stores]
+    unknown = [name for name in options.names if name not in stores]
     if unknown:
         raise ConfigError(f"no features called {', '.join(unknown)}; `mltta cache list` shows what there is")
-    if not names and not all:
+    if not options.names and not options.all:
         raise ConfigError("name what to remove, as `mltta cache list` shows it, or give --all")
-    chosen = [stores[name] for name in (stores if all else dict.fromkeys(names or []))]
+    chosen = [stores[name] for name in (stores if options.all else dict.fromkeys(options.names))]
     freed = sum(store.size for store in chosen)
     for store in chosen:
         remove(store)

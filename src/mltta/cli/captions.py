@@ -1,4 +1,4 @@
-"""`mltta captions`: generate, build, inspect, search, merge and share captions."""
+"""`mltta captions`: build, inspect, search, merge and share captions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from mltta.cli import generate, options
 from mltta.cli.caption_report import about, print_table, show
+from mltta.cli.groups import (
+    LABELS,
+    CaptionOptions,
+    ModelOptions,
+    SynonymOptions,
+    WeightsOptions,
+    open_backbone,
+    with_synonyms,
+)
+from mltta.cli.options import argument, option
 from mltta.errors import CaptionError, ConfigError
 
 if TYPE_CHECKING:
@@ -23,208 +33,203 @@ if TYPE_CHECKING:
     from mltta.labels import LabelSet
     from mltta.model.backbone import Backbone
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
-)
-app.command("generate", help=generate.HELP)(generate.generate)
-
 #: marks a folder whose base is still being written
 UNFINISHED = ".mltta-unfinished"
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the base.")]
-ForLabels = Annotated[
-    str | None, typer.Option("--labels", "-l", help="Report how well the captions cover these labels.")
-]
-
-BUILD_HELP = """Embed captions once, for one model or several.
-
-**Examples**
-
-`mltta captions build captions.txt --out base`
-
-`mltta captions build captions_train2017.json more.jsonl.gz --model ViT-B/16 --model RN50 --out base --labels coco`
-
-`mltta captions build hf:ORG/NAME:train:caption --out base`
-
-SOURCE is a file: .txt (one caption a line), .jsonl, .csv, .tsv, COCO's captions .json, each also as .gz; a folder
-that `save_to_disk` of `datasets` wrote; or `hf:ORG/NAME[:SPLIT][:COLUMN]`. Blank and repeated captions are left out.
-
-A base belongs to the model that embedded it. With several models, each gets a folder of its own inside `--out`;
-`--captions` then takes `--out` whole and finds the one that fits.
-"""
-
-SEARCH_HELP = """Show the captions nearest to a text or an image, and the labels they name.
-
-**Examples**
-
-`mltta captions search "a dog on a sofa"`
-
-`mltta captions search photo.jpg --captions base --model ViT-B/16 -n 5 --labels voc`
-
-This is what a method retrieves for an image: captions that name nothing of the kind mean that the base does not
-cover it.
-"""
 
 
-@app.command("build", help=BUILD_HELP)
-def build(
-    sources: Annotated[list[str], typer.Argument(metavar="SOURCE…", help="Files or datasets of captions.")],
-    out: Out,
-    model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="One or several; mini when none is given.")
-    ] = None,
-    weights: options.Weights = None,
-    field: Annotated[
-        str | None, typer.Option(help="Field or column of the captions, if not caption or text.")
-    ] = None,
-    compact: Annotated[
-        bool, typer.Option("--compact", help="One byte a number: a quarter of the size.")
-    ] = False,
-    labels: ForLabels = None,
-    synonyms: options.Synonyms = None,
-    wordnet: options.Wordnet = False,
-    as_json: AsJson = False,
-    device: options.Device = "auto",
-    quick_gelu: options.QuickGelu = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What is printed."""
+
+    json: bool = option(False, "Print JSON.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoverOptions(ReportOptions, SynonymOptions):
+    """Whose coverage is reported."""
+
+    labels: str | None = option(None, "Report how well the captions cover these labels.", "-l")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(CoverOptions, WeightsOptions):
+    """Embed captions once, for one model or several.
+
+    **Examples**
+
+    `mltta captions build captions.txt --out base`
+
+    `mltta captions build captions_train2017.json more.jsonl.gz --model ViT-B/16 --model RN50 --out base --labels coco`
+
+    `mltta captions build hf:ORG/NAME:train:caption --out base`
+
+    SOURCE is a file: .txt (one caption per line), .jsonl, .csv, .tsv, COCO's captions .json, each also as .gz; a folder
+    written by `save_to_disk` of `datasets`; or `hf:ORG/NAME[:SPLIT][:COLUMN]`. Blank and repeated captions are skipped.
+
+    A base belongs to the model that embedded it. With several models, each gets a folder of its own inside `--out`;
+    `--captions` then takes `--out` and finds the one that fits.
+    """
+
+    sources: tuple[str, ...] = argument("SOURCE…", "Files or datasets of captions.")
+    out: Path = option(MISSING, "Folder for the base.", "-o", metavar="DIR")
+    model: tuple[str, ...] = option((), "One or several (default: mini).", "-m")
+    field: str | None = option(None, "Field or column with the captions (default: caption or text).")
+    compact: bool = option(False, "Store one byte per number: a quarter of the size.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoOptions(CoverOptions):
+    """Say what a caption base is, and with `--labels` how well it covers a label set.
+
+    `mltta captions info base --labels coco` counts the captions that name each label, lists the labels that none
+    names and shows how many labels a caption names. `--synonyms words.json` adds words of your own.
+    """
+
+    source: str = argument("FOLDER", "A caption base, or hf-hub:ORG/NAME.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions(ReportOptions, CaptionOptions, SynonymOptions, ModelOptions):
+    """Show the captions nearest to a text or an image, and the labels they name.
+
+    **Examples**
+
+    `mltta captions search "a dog on a sofa"`
+
+    `mltta captions search photo.jpg --captions base --model ViT-B/16 -n 5 --labels voc`
+
+    This is what a method retrieves for an image. If no caption names what the image shows, the base does not cover it.
+    """
+
+    query: str = argument("QUERY", "A text, or the path of an image.")
+    number: int = option(10, "Number of captions.", "-n", min=1)
+    labels: str = option("coco", "coco, voc, nuswide, a label file, or 'dog, cat, sofa'.", "-l", panel=LABELS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions(ReportOptions):
+    """Join caption bases of the same model into one, without embedding anything again.
+
+    `mltta captions merge base-coco base-mine --out base-both`. Repeated captions are kept once.
+    """
+
+    folders: tuple[str, ...] = argument("A B…", "Caption bases of one model.")
+    out: Path = option(MISSING, "Folder for the base.", "-o", metavar="DIR")
+    compact: bool = option(False, "Store one byte per number: a quarter of the size.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushOptions(ReportOptions):
+    """Share a caption base on the Hugging Face hub; log in with `hf auth login` first.
+
+    `mltta captions push base my-name/street-captions`. Everyone can then use it as
+    `--captions hf-hub:my-name/street-captions`. Only texts, embeddings and config.json are sent.
+    """
+
+    folder: Path = argument("FOLDER", "A caption base, or a folder of several.")
+    name: str = argument("ORG/NAME", "Repository on the Hugging Face hub.")
+    private: bool = option(False, "Visible only to you and your organisation.")
+
+
+def build(options: BuildOptions) -> None:
+    """Embed captions and write a base for each model."""
     from mltta.captions.read import read_texts
     from mltta.captions.store import CaptionBase
 
-    models: list[str | None] = list(model) if model else [None]
-    if weights is not None and len(models) > 1:
+    models: list[str | None] = list(options.model) or [None]
+    if options.weights is not None and len(models) > 1:
         raise ConfigError("--weights belongs to one model: build the others with a command each")
-    folders = [out / folder_name(name) if name and len(models) > 1 else out for name in models]
+    several, out = len(models) > 1, options.out
+    folders = [out / folder_name(name) if name and several else out for name in models]
     if len(set(folders)) < len(folders):
         raise ConfigError("--model: the same model is given twice")
     for folder in folders:
         refuse_used(folder)
-    wanted = None if labels is None else options.with_synonyms(labels, synonyms, wordnet)
-    texts = list(dict.fromkeys(text for source in sources for text in read_texts(source, field)))
+    wanted = covered(options)
+    texts = list(
+        dict.fromkeys(text for source in options.sources for text in read_texts(source, options.field))
+    )
     said = []
     with unfinished(folders):
         for name, folder in zip(models, folders, strict=True):
-            base = CaptionBase.build(texts, options.open_backbone(name, weights, device, quick_gelu))
-            save(base, folder, compact)
+            base = CaptionBase.build(texts, open_backbone(options, name))
+            save(base, folder, options.compact)
             said.append(about(base, folder))
-    show(said, report(texts, wanted), as_json)
+    show(said, report(texts, wanted), options.json)
 
 
-@app.command("info")
-def info(
-    source: Annotated[str, typer.Argument(metavar="FOLDER", help="A caption base, or hf-hub:ORG/NAME.")],
-    labels: ForLabels = None,
-    synonyms: options.Synonyms = None,
-    wordnet: options.Wordnet = False,
-    as_json: AsJson = False,
-) -> None:
-    """Say what a caption base is, and with `--labels` how well it covers a label set.
-
-    `mltta captions info base --labels coco` counts the captions that name each label, lists the labels that none
-    names and shows how many labels a caption names. Words of your own count too: `--synonyms words.json`.
-    """
+def info(options: InfoOptions) -> None:
+    """Print what bases are."""
     from mltta.captions.store import CaptionBase
 
-    wanted = None if labels is None else options.with_synonyms(labels, synonyms, wordnet)
-    bases = [(CaptionBase.load(folder), folder) for folder in folders_of(source)]
+    wanted = covered(options)
+    bases = [(CaptionBase.load(folder), folder) for folder in folders_of(options.source)]
     texts = list(dict.fromkeys(text for base, _ in bases for text in base.texts))
-    show([about(base, folder) for base, folder in bases], report(texts, wanted), as_json)
+    show([about(base, folder) for base, folder in bases], report(texts, wanted), options.json)
 
 
-@app.command("search", help=SEARCH_HELP)
-def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A text, or the path of an image.")],
-    captions: options.Captions = None,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    n: Annotated[int, typer.Option("--number", "-n", min=1, help="How many captions.")] = 10,
-    labels: Annotated[
-        str, typer.Option("--labels", "-l", help="coco, voc, nuswide, a label file, or 'dog, cat, sofa'.")
-    ] = "coco",
-    synonyms: options.Synonyms = None,
-    wordnet: options.Wordnet = False,
-    as_json: AsJson = False,
-    device: options.Device = "auto",
-    quick_gelu: options.QuickGelu = None,
-) -> None:
+def search(options: SearchOptions) -> None:
+    """Print the captions nearest to a query."""
     from mltta.captions.nouns import label_matches
     from mltta.captions.open import open_captions
     from mltta.captions.store import default_captions
 
-    wanted = options.with_synonyms(labels, synonyms, wordnet)
-    backbone = options.open_backbone(model, weights, device, quick_gelu)
-    base = default_captions(backbone) if captions is None else open_captions(captions, backbone)
-    found = base.nearest(query_feature(query, backbone), n)
+    wanted = with_synonyms(options.labels, options)
+    backbone = open_backbone(options)
+    base = (
+        default_captions(backbone) if options.captions is None else open_captions(options.captions, backbone)
+    )
+    found = base.nearest(query_feature(options.query, backbone), options.number)
     named = label_matches([text for _, text in found], wanted)
     rows = [
-        (similarity, text, [wanted.names[i] for i in labels_of])
+        {"similarity": similarity, "caption": text, "labels": [wanted.names[i] for i in labels_of]}
         for (similarity, text), labels_of in zip(found, named, strict=True)
     ]
-    if as_json:
-        keys = ("similarity", "caption", "labels")
-        typer.echo(
-            json.dumps([dict(zip(keys, row, strict=True)) for row in rows], ensure_ascii=False, indent=1)
-        )
+    if options.json:
+        typer.echo(json.dumps(rows, ensure_ascii=False, indent=1))
         return
     print_table(
         ("similarity", "caption", "labels"),
-        [(f"{similarity:.3f}", text, ", ".join(names)) for similarity, text, names in rows],
+        [(f"{row['similarity']:.3f}", row["caption"], ", ".join(row["labels"])) for row in rows],
     )
 
 
-@app.command("merge")
-def merge(
-    folders: Annotated[list[Path], typer.Argument(metavar="A B…", help="Caption bases of one model.")],
-    out: Out,
-    compact: Annotated[
-        bool, typer.Option("--compact", help="One byte a number: a quarter of the size.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Join caption bases of the same model into one, without embedding anything again.
-
-    `mltta captions merge base-coco base-mine --out base-both`. A caption that several hold is kept once.
-    """
+def merge(options: MergeOptions) -> None:
+    """Join bases into one."""
     from mltta.captions.store import CaptionBase
 
+    out = options.out
     refuse_used(out)
-    bases = [CaptionBase.load(base) for folder in folders for base in folders_of(str(folder))]
+    bases = [CaptionBase.load(base) for folder in options.folders for base in folders_of(folder)]
     merged = CaptionBase.merge(bases)
     with unfinished([out]):
-        save(merged, out, compact)
-    show([about(merged, out) | {"dropped": sum(map(len, bases)) - len(merged)}], None, as_json)
+        save(merged, out, options.compact)
+    show([about(merged, out) | {"dropped": sum(map(len, bases)) - len(merged)}], None, options.json)
 
 
-@app.command("push")
-def push(
-    folder: Annotated[Path, typer.Argument(help="A caption base, or a folder of some.")],
-    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Where to on the Hugging Face hub.")],
-    private: Annotated[
-        bool, typer.Option("--private", help="Only you and your organisation see it.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Share a caption base on the Hugging Face hub; log in with `hf auth login` first.
-
-    `mltta captions push base my-name/street-captions`. Everyone then uses it as
-    `--captions hf-hub:my-name/street-captions`. Sent are texts, embeddings and config.json, nothing else.
-    """
+def push(options: PushOptions) -> None:
+    """Send bases to the hub."""
     from mltta.captions.store import FILES, CaptionBase
     from mltta.storage import hub
 
-    bases = folders_of(str(folder))
+    bases = folders_of(str(options.folder))
     for base in bases:
         CaptionBase.load(base)  # a damaged one is not sent
-    files = [str((base / file).relative_to(folder)) for base in bases for file in FILES]
-    url = hub.push(folder, name, private, files=files)
-    typer.echo(json.dumps({"url": url}) if as_json else f"sent to {url}: --captions {hub.PREFIX}{name}")
+    files = [str((base / file).relative_to(options.folder)) for base in bases for file in FILES]
+    url = hub.push(options.folder, options.name, options.private, files=files)
+    said = f"sent to {url}: --captions {hub.PREFIX}{options.name}"
+    typer.echo(json.dumps({"url": url}) if options.json else said)
+
+
+def covered(options: CoverOptions) -> LabelSet | None:
+    """The labels whose coverage is reported, if any were given."""
+    return None if options.labels is None else with_synonyms(options.labels, options)
 
 
 def query_feature(query: str, backbone: Backbone) -> Tensor:
     """The unit feature (D) of an image, if the query is called like one, or else of a text."""
     from mltta.images.decode import load_image
-    from mltta.images.formats import SUFFIXES
+    from mltta.images.kinds import SUFFIXES
     from mltta.images.specs import ViewSpec
     from mltta.images.views import render_views
 

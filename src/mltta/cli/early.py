@@ -6,7 +6,7 @@ import atexit
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -45,19 +45,12 @@ class Early:
     What is not decoded then, or cannot be, is left to whoever tags it, who tells of errors too.
     """
 
-    def __init__(
-        self,
-        files: Iterable[Source] = (),
-        done: Callable[[Source], bool] = lambda file: False,
-        *,
-        most: int = MOST_BYTES,
-    ):
+    def __init__(self, files: Iterable[Source] = (), *, most: int = MOST_BYTES):
         """Args:
-        files: in the order they will be asked for; what is no file is passed over.
-        done: whether one will not be asked for.
+        files: in the order they will be asked for; what is not a file is passed over.
         most: bytes that may wait.
         """
-        self._files, self._done, self._left = iter(files), done, most
+        self._files, self._left = iter(files), most
         self._ready: dict[Source, tuple[Stamp, Image]] = {}
         self._lock, self._ended = threading.Lock(), False
         self._threads: list[threading.Thread] = []
@@ -86,7 +79,7 @@ class Early:
                 file = next(self._files, None)
             if file is None:
                 return
-            if isinstance(file, Path) and not self._done(file):
+            if isinstance(file, Path):
                 self._decode(file)
 
     def _decode(self, file: Path) -> None:

@@ -2,263 +2,220 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import typer
 
-from mltta.cli import on_ray as cluster
-from mltta.cli import options
-from mltta.cli import settings as written
-from mltta.cli.options import TableFormat
+from mltta.cli.groups import (
+    METHOD,
+    PERFORMANCE,
+    DatasetRunOptions,
+    MethodOptions,
+    ModelOptions,
+    QuestionOptions,
+    SpreadOptions,
+    open_backbone,
+    with_synonyms,
+)
+from mltta.cli.on_ray import spread_by
+from mltta.cli.options import TableFormat, argument, option, write_text
 from mltta.cli.progress import bar_on_terminal
+from mltta.cli.settings import settings_of, whole_number
 
 if TYPE_CHECKING:
     from mltta.data import Dataset
     from mltta.evaluation.evaluate import Evaluation
+    from mltta.evaluation.recipes import Recipe
     from mltta.evaluation.results import Result
 
-EVAL_HELP = """Measure methods on a dataset: mAP with intervals, F1 of the label sets, time.
-
-**Examples**
-
-`mltta eval voc2012 --data VOCdevkit --method clip --method ml-tta`
-
-`mltta eval coco2017 --data coco --model ViT-B/16 --method tpt --method ml-tta --set views=32`
-
-`mltta eval folder --data photos --annotations labels.csv --method ml-tta`
-
-DATASET is voc2007, voc2012, coco2014, coco2017, nuswide, objects365, folder (your own images with a CSV or JSON
-Lines file of labels) or hf (a Hugging Face dataset).
-
-The views of an image are encoded once for all methods and kept (`mltta cache list`), so a second method or another
-setting costs no encoding. Stopped or killed, the same command goes on where it stopped. Results are written to
-`--out`, one folder a method; `mltta compare` reads them.
-
-**Exit code**: 0 all images measured, 1 some could not be read (they are named), 2 wrong usage.
-"""
-
-COMPARE_HELP = """Results of `mltta eval` side by side, with differences paired image by image.
-
-**Examples**
-
-`mltta compare results/`
-
-`mltta compare results/voc2012-val/*clip* results/voc2012-val/*ml-tta* --html page.html`
-
-Differences are to the first result given. Results of different datasets or models become tables of their own.
-"""
+#: what is measured if no method is named: the baseline, and the paper's method
+DEFAULT_METHODS = ("clip", "ml-tta")
 
 
-class Difficult(str, Enum):
-    negative = "negative"
-    ignore = "ignore"
+@dataclass(frozen=True, kw_only=True)
+class DatasetOptions:
+    """Which images of a dataset are measured, and how its labels are read."""
+
+    PANEL: ClassVar[str | None] = "Dataset"
+    labels: str | None = option(None, "folder, hf: label list (default: all in the annotations).", "-l")
+    split: str | None = option(None, "Split (default: the published one), e.g. train2017.")
+    annotations: Path | None = option(None, "folder: CSV or JSON Lines file; objects365: JSON file.")
+    hf_config: str | None = option(None, "hf: configuration, if the dataset has several.")
+    image_column: str | None = option(None, "hf: column with images.")
+    label_column: str | None = option(None, "hf: column with labels.")
+    difficult: Literal["negative", "ignore"] = option(
+        "negative", "VOC: count labels with only difficult objects as absent, or ignore them."
+    )
+    unlabelled: Literal["keep", "drop"] | None = option(
+        None, "Images without labels (default: as published)."
+    )
 
 
-class Unlabelled(str, Enum):
-    keep = "keep"
-    drop = "drop"
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(
+    DatasetOptions, QuestionOptions, MethodOptions, ModelOptions, DatasetRunOptions, SpreadOptions
+):
+    """Measure methods on a dataset: mAP with intervals, F1 of the label sets, time.
+
+    **Examples**
+
+    `mltta eval voc2012 --data VOCdevkit --method clip --method ml-tta`
+
+    `mltta eval coco2017 --data coco --model ViT-B/16 --method tpt --method ml-tta --set views=32`
+
+    `mltta eval folder --data photos --annotations labels.csv --method ml-tta`
+
+    DATASET is voc2007, voc2012, coco2014, coco2017, nuswide, objects365, folder (your own images with a CSV or JSON
+    Lines file of labels) or hf (a Hugging Face dataset).
+
+    Views are encoded once for all methods and cached (`mltta cache list`), so a second method or another setting needs
+    no encoding. Runs are resumable: rerun the command to continue. Results are written to `--out`, one folder per
+    method; `mltta compare` reads them.
+
+    **Exit code**: 0 all images measured, 1 some could not be read (they are listed), 2 wrong usage.
+    """
+
+    dataset: str = argument("DATASET", "voc2007, voc2012, coco2014, … or folder, hf.")
+    data: str = option(MISSING, "Folder of the dataset; for hf, its name on the hub.", "-d")
+    method: tuple[str, ...] = option(
+        (),
+        "Method name (see `mltta methods`) or path to a Python file (default: clip and ml-tta). May be repeated.",
+    )
+    orders: int = option(1, "Online methods: number of image orders to measure.", min=1, panel=METHOD)
+    out: Path = option(Path("results"), "Folder for results.", "-o")
+    no_cache: bool = option(False, "Do not cache features.", panel=PERFORMANCE)
+    fresh: bool = option(False, "Discard earlier results of these methods.")
+    draws: int = option(1000, "Number of bootstrap samples for confidence intervals.", min=2)
+    format: TableFormat = option("text", "Output format.", "-f")
+    verbose: bool = option(False, "Also print what is chosen: device, precision, batch size.", "-v")
 
 
-def eval_(
-    dataset: Annotated[
-        str, typer.Argument(metavar="DATASET", help="voc2007, voc2012, coco2014, … or folder, hf.")
-    ],
-    data: Annotated[
-        str, typer.Option("--data", "-d", help="Folder of the dataset; for hf its name on the hub.")
-    ],
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--method", help="Give several to share one encoding; `mltta methods`, or my_method.py."
-        ),
-    ] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Another split than the published one, e.g. train2017.")
-    ] = None,
-    annotations: Annotated[
-        Path | None,
-        typer.Option(help="For folder: the CSV or JSON Lines file; for objects365: the JSON file."),
-    ] = None,
-    labels: Annotated[
-        str | None,
-        typer.Option("--labels", "-l", help="For folder and hf: the label list, if not all labels seen."),
-    ] = None,
-    config_name: Annotated[
-        str | None,
-        typer.Option("--hf-config", help="For hf: the configuration, where a dataset has several."),
-    ] = None,
-    image_column: Annotated[str | None, typer.Option(help="For hf: the column of images.")] = None,
-    label_column: Annotated[str | None, typer.Option(help="For hf: the column of labels.")] = None,
-    difficult: Annotated[
-        Difficult, typer.Option(help="VOC: pairs with difficult objects only count as absent, or not at all.")
-    ] = Difficult.negative,
-    unlabelled: Annotated[
-        Unlabelled | None, typer.Option(help="Images without any label; by default as the papers count them.")
-    ] = None,
-    corruption: Annotated[
-        str | None,
-        typer.Option(
-            "--corrupt",
-            metavar="KIND[:SEVERITY]",
-            help="fog, motion-blur, noise, low-contrast or jpeg; 1 to 3.",
-        ),
-    ] = None,
-    first: Annotated[int | None, typer.Option(min=1, help="Only the first images.")] = None,
-    model: options.Model = None,
-    weights: options.Weights = None,
-    preset: options.Preset = "paper",
-    option: options.EverySettings = None,
-    config: options.ConfigFile = None,
-    captions: options.Captions = None,
-    synonyms: options.Synonyms = None,
-    wordnet: options.Wordnet = False,
-    template: options.Template = None,
-    prompts: options.Prompts = None,
-    descriptions: options.DescriptionFile = None,
-    teacher: options.Teacher = None,
-    orders: Annotated[
-        int, typer.Option(min=1, help="Online methods: how many orders of the images to measure.")
-    ] = 1,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of results.")] = Path("results"),
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no features.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier results of these methods.")] = False,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Images at once.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=0, help="Processes that decode, in place of threads.")
-    ] = None,
-    draws: Annotated[int, typer.Option(min=2, help="Bootstrap samples behind the intervals.")] = 1000,
-    format: Annotated[TableFormat, typer.Option("--format", "-f", help="How to print.")] = TableFormat.text,
-    device: options.Device = "auto",
-    dtype: options.Dtype = None,
-    compile: options.Compile = None,
-    accelerate: options.Accelerate = None,
-    seed: options.Seed = 0,
-    quick_gelu: options.QuickGelu = None,
-    allow_torchscript: options.AllowTorchscript = False,
-    allow_remote_code: options.AllowRemoteCode = False,
-    verbose: options.Verbose = False,
-    ray: cluster.Ray = None,
-    ray_workers: cluster.Workers = None,
-    ray_threads: cluster.Threads = None,
-) -> None:
-    from dataclasses import replace
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Results of `mltta eval` side by side, with differences paired image by image.
 
-    from mltta.captions.open import open_captions
-    from mltta.data import load_dataset
-    from mltta.data.corrupt import corrupt
+    **Examples**
+
+    `mltta compare results/`
+
+    `mltta compare results/voc2012-val/*clip* results/voc2012-val/*ml-tta* --html page.html`
+
+    Differences are to the first result given. Results of different datasets or models become tables of their own.
+    """
+
+    results: tuple[Path, ...] = argument("RESULT…", "Folders written by `mltta eval`, or folders of them.")
+    format: TableFormat = option("text", "Output format.", "-f")
+    html: Path | None = option(None, "Also write one self-contained page with plots to this file.")
+    draws: int = option(1000, "Number of bootstrap samples for confidence intervals.", min=2)
+
+
+def eval_(options: EvalOptions) -> None:
+    """Measure methods, print a table, and say where the time went."""
     from mltta.evaluation.comparison import comparison, lines
     from mltta.evaluation.evaluate import evaluate
-    from mltta.evaluation.recipes import Recipe
-    from mltta.methods import method_class
-    from mltta.session.execution import Execution
     from mltta.tables.render import render
 
-    # a method from a file goes by the name that it registers
-    names = [method_class(name).name for name in method or ["clip", "ml-tta"]]
-    chosen = written.settings_of(names, option or [], config)
-    recipes = []
-    for name in names:
-        online = method_class(name).online
-        for order in range(orders) if online and orders > 1 else (None,):
-            recipes.append(Recipe(name, chosen[name], preset, order=order))
-    images = load_dataset(
-        dataset,
-        data,
-        split=split,
-        annotations=annotations,
-        labels=labels,
-        config=config_name,
-        image_column=image_column,
-        label_column=label_column,
-        difficult=difficult.value,
-        unlabelled=None if unlabelled is None else unlabelled.value,
-    )
-    if synonyms is not None or wordnet:
-        images = replace(images, labels=options.with_synonyms(images.labels, synonyms, wordnet))
-    typer.echo(images.summary(), err=True)
-    if first is not None:
-        images = images.select(slice(first))
-        typer.echo(f"the first {len(images):,} of them are measured", err=True)
-    if corruption is not None:
-        kind, _, severity = corruption.partition(":")
-        images = corrupt(images, kind, written.whole_number(severity or "3", "--corrupt"), seed)
-    backbone = options.open_backbone(
-        model,
-        weights,
-        "cpu" if ray else device,
-        quick_gelu,
-        allow_torchscript,
-        prompts,
-        dtype,
-        accelerate,
-        allow_remote_code,
-    )
-    base = None if captions is None else open_captions(captions, backbone)
-    with cluster.spread_by(ray, ray_workers, ray_threads) as spread, bar_on_terminal() as bar:
+    recipes = recipes_of(options)
+    images = dataset_of(options)
+    backbone = open_backbone(options)
+    with spread_by(options) as spread, bar_on_terminal() as bar:
         task = bar.add_task("evaluating", total=len(images))
         done = evaluate(
             images,
             backbone,
             recipes,
-            out=out,
-            captions=base,
-            template=template,
-            descriptions=descriptions,
-            teacher=teacher,
-            seed=seed,
-            cache=not no_cache,
-            execution=Execution(batch_size, workers, compile),
-            fresh=fresh,
+            out=options.out,
+            captions=options.captions,
+            template=options.template,
+            descriptions=options.descriptions,
+            teacher=options.teacher,
+            seed=options.seed,
+            cache=not options.no_cache,
+            execution=options.execution,
+            fresh=options.fresh,
             progress=lambda ready, total: bar.update(task, completed=ready, total=total),
             spread=spread,
         )
     if not any(len(result.scored) for result in done.results):  # there is no table to print
         fail(done.results, images)
-    found = lines(done.results, draws=draws)
+    found = lines(done.results, draws=options.draws)
     for line in found:
         for summary in line.summaries:
             summary.save()
-    typer.echo(render(comparison(found), format.value))
+    typer.echo(render(comparison(found), options.format))
     for line_ in tell(done):
         typer.echo(line_, err=True)
     fail(done.results, images)
 
 
-def compare(
-    results: Annotated[
-        list[Path],
-        typer.Argument(metavar="RESULT…", help="Folders that `mltta eval` wrote, or that hold some."),
-    ],
-    format: Annotated[TableFormat, typer.Option("--format", "-f", help="How to print.")] = TableFormat.text,
-    html: Annotated[
-        Path | None, typer.Option(help="Also write one self-contained page with plots here.")
-    ] = None,
-    draws: Annotated[int, typer.Option(min=2, help="Bootstrap samples behind the intervals.")] = 1000,
-) -> None:
+def recipes_of(options: EvalOptions) -> list[Recipe]:
+    """What is measured: each method with its settings, online ones in several orders."""
+    from mltta.evaluation.recipes import Recipe
+    from mltta.methods import method_class
+
+    # a method from a file goes by the name that it registers
+    names = [method_class(name).name for name in options.method or DEFAULT_METHODS]
+    if not options.method:
+        typer.echo(f"no --method given: running {' and '.join(names)}", err=True)
+    chosen = settings_of(names, options.set, options.settings)
+    recipes = []
+    for name in names:
+        several = method_class(name).online and options.orders > 1
+        for order in range(options.orders) if several else (None,):
+            recipes.append(Recipe(name, chosen[name], options.preset, order=order))
+    return recipes
+
+
+def dataset_of(options: EvalOptions) -> Dataset:
+    """The images, as many of them and as corrupted as the options say."""
+    from mltta.data import load_dataset
+
+    named = {one.name: getattr(options, one.name) for one in fields(DatasetOptions)}
+    images = load_dataset(options.dataset, options.data, config=named.pop("hf_config"), **named)
+    if options.synonyms is not None or options.wordnet:
+        images = replace(images, labels=with_synonyms(images.labels, options))
+    typer.echo(images.summary(), err=True)
+    if options.first is not None:
+        typer.echo(f"only the first {min(options.first, len(images)):,} images are measured", err=True)
+    return cut(images, options, options.seed)
+
+
+def cut(images: Dataset, options: DatasetRunOptions, seed: int) -> Dataset:
+    """The first images of a dataset, corrupted, where the options ask for it."""
+    from mltta.data.corrupt import corrupt
+
+    if options.first is not None:
+        images = images.select(slice(options.first))
+    if options.corrupt is None:
+        return images
+    kind, _, severity = options.corrupt.partition(":")
+    return corrupt(images, kind, whole_number(severity or "3", "--corrupt"), seed)
+
+
+def compare(options: CompareOptions) -> None:
+    """Print results side by side."""
     from mltta.evaluation.comparison import by_dataset, comparison, lines
     from mltta.evaluation.results import find_results
     from mltta.evaluation.results_page import comparison_page
     from mltta.tables.render import render
 
-    given = find_results(results)
+    given = find_results(options.results)
     whole = [result for result in given if result.complete and len(result.scored)]
     for result in given:
         if whole and result not in whole:
-            typer.echo(
-                f"left out: {result.folder} is not finished; run its `mltta eval` command again", err=True
-            )
-    groups = [lines(group, draws=draws) for group in by_dataset(whole or given)]
-    tables = [comparison(found) for found in groups]
-    if format is TableFormat.json and len(tables) > 1:
-        typer.echo("[" + ",\n".join(render(table, "json").strip() for table in tables) + "]")
+            typer.echo(f"skipped: {result.folder} is not finished; rerun its `mltta eval` command", err=True)
+    groups = [lines(group, draws=options.draws) for group in by_dataset(whole or given)]
+    tables = [render(comparison(found), options.format) for found in groups]
+    if options.format == "json" and len(tables) > 1:
+        typer.echo("[" + ",\n".join(table.strip() for table in tables) + "]")
     else:
         for table in tables:
-            typer.echo(render(table, format.value))
-    if html is not None:
-        options.write_text(html, comparison_page(groups))
-        typer.echo(f"wrote {html}", err=True)
+            typer.echo(table)
+    if options.html is not None:
+        write_text(options.html, comparison_page(groups))
+        typer.echo(f"wrote {options.html}", err=True)
 
 
 def tell(done: Evaluation) -> list[str]:

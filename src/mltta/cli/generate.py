@@ -3,130 +3,127 @@
 from __future__ import annotations
 
 import os
-from enum import Enum
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from mltta.cli.options import option
 from mltta.cli.progress import bar_on_terminal
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.captions.generate.asking import Engine
+    from mltta.captions.generate.asking import CaptionEngine
     from mltta.captions.generate.build import Generated
     from mltta.labels import LabelSet
 
-HELP = """Write captions for your labels, as the paper does: draw up to five labels, ask a language model for a
-sentence of less than 15 words with them, keep the sentences that are short and name a label.
-
-**Examples**
-
-`mltta captions generate --labels coco --engine openai --model gpt-4o-mini --count 10000 --out coco.jsonl`
-
-`mltta captions generate --labels voc --engine openai --base-url http://localhost:8000/v1 --model any --out voc.jsonl`
-
-`mltta captions generate --labels "dog, sofa, lamp" --engine composer --count 500 --out rooms.jsonl`
-
-**Engines**: openai is any server with OpenAI's chat completions (llama.cpp, vLLM, Ollama, hosted ones); its key is
-read from the environment variable OPENAI_API_KEY. composer uses templates, without a model.
-
-`--count` is how many captions to keep; asking ends there, or after `--attempts` questions.
-
-Every answer is written as it arrives. Stopped or killed, the same command goes on where it stopped; a larger `--count`
-adds to the file. `--captions voc.jsonl` of other commands takes what was kept.
-
-**Exit code**: 0 enough captions, 1 attempts used up before, 2 wrong usage or an engine that fails.
-"""
+ENDPOINT = "Endpoint"
 
 
-class EngineName(str, Enum):
-    openai = "openai"
-    composer = "composer"
+@dataclass(frozen=True, kw_only=True)
+class GenerateOptions:
+    """Write captions for your labels, as the paper does: draw up to five labels, ask a language model for a
+    sentence of less than 15 words with them, keep the sentences that are short and name a label.
+
+    **Examples**
+
+    `mltta captions generate --labels coco --engine openai --model gpt-4o-mini --count 10000 --out coco.jsonl`
+
+    `mltta captions generate --labels voc --engine openai --base-url http://localhost:8000/v1 --model any -o voc.jsonl`
+
+    `mltta captions generate --labels "dog, sofa, lamp" --engine composer --count 500 --out rooms.jsonl`
+
+    **Engines**: openai is any server with OpenAI's chat completions (llama.cpp, vLLM, Ollama, hosted ones); its key is
+    read from the environment variable OPENAI_API_KEY. composer uses templates, without a model.
+
+    `--count` is the number of captions to keep. The run ends there, or after `--attempts` requests.
+
+    Runs are resumable: every answer is written as it arrives; rerun the command to continue, or with a larger
+    `--count` to add captions. Use the file with `--captions voc.jsonl`.
+
+    **Exit code**: 0 enough captions, 1 too few after all attempts, 2 wrong usage or an engine that fails.
+    """
+
+    labels: str = option(MISSING, "coco, voc, nuswide, a label file, or 'dog, cat, sofa'.", "-l")
+    engine: Literal["openai", "composer"] = option(MISSING, "Who writes.")
+    out: Path = option(MISSING, "JSON Lines file; an existing one is resumed.", "-o")
+    model: str | None = option(None, "Name of the model at the endpoint.", "-m")
+    count: int = option(1000, "Number of captions to keep.", "-n", min=1)
+    attempts: int | None = option(
+        None, "Maximum number of requests.", min=1, show_default="four times --count"
+    )
+    cooccurrence: Path | None = option(
+        None, "File of label counts: draw labels as they occur together (docs/captions.md)."
+    )
+    seed: int = option(0, "Random seed for the labels, and for the words if the engine supports it.")
+    base_url: str | None = option(
+        None, "Address of the endpoint, usually ending in /v1.", panel=ENDPOINT, envvar="OPENAI_BASE_URL"
+    )
+    concurrency: int = option(8, "Concurrent requests.", panel=ENDPOINT, min=1)
+    timeout: float = option(60.0, "Seconds to wait for an answer.", panel=ENDPOINT, min=0.1)
+    retries: int = option(5, "Retries of a failed request.", panel=ENDPOINT, min=0)
+    temperature: float = option(0.7, "Sampling temperature.", panel=ENDPOINT, min=0)
+    max_tokens: int = option(96, "Maximum length of an answer.", panel=ENDPOINT, min=1)
 
 
-def generate(
-    labels: Annotated[
-        str, typer.Option("--labels", "-l", help="coco, voc, nuswide, a label file, or 'dog, cat, sofa'.")
-    ],
-    engine: Annotated[EngineName, typer.Option(help="Who writes.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="JSON Lines file; one that exists is continued.")],
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="Name of the model at the endpoint."),
-    ] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Captions to keep.")] = 1000,
-    attempts: Annotated[
-        int | None,
-        typer.Option(min=1, help="Sentences to ask for at most.", show_default="four times --count"),
-    ] = None,
-    cooccurrence: Annotated[
-        Path | None,
-        typer.Option(help="Draw labels as they occur together: a file of counts (docs/captions.md)."),
-    ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(envvar="OPENAI_BASE_URL", help="openai: the endpoint's address, mostly ending in /v1."),
-    ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="openai: questions at once.")] = 8,
-    timeout: Annotated[float, typer.Option(min=0.1, help="openai: seconds to wait for an answer.")] = 60.0,
-    retries: Annotated[int, typer.Option(min=0, help="openai: further tries of what failed.")] = 5,
-    temperature: Annotated[float, typer.Option(min=0, help="How freely the model chooses words.")] = 0.7,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Length of an answer at most.")] = 96,
-    seed: Annotated[int, typer.Option(help="Chooses the labels, and the words where the engine can.")] = 0,
-) -> None:
+def generate(options: GenerateOptions) -> None:
+    """Ask for captions until enough are kept, and say what was kept."""
     from mltta.captions.generate.build import generate_captions
     from mltta.captions.generate.sampling import Cooccurrence
     from mltta.labels import LabelSet
 
-    label_set = LabelSet.of(labels)
-    counts = None if cooccurrence is None else Cooccurrence.load(cooccurrence, label_set)
-    writer: Engine
-    if engine is EngineName.openai:
-        if model is None:
-            raise ConfigError("--engine openai needs --model")
-        from mltta.captions.generate.endpoint import OPENAI, OpenAIEngine
-
-        writer = OpenAIEngine(
-            model,
-            base_url or OPENAI,
-            key=os.environ.get("OPENAI_API_KEY"),
-            temperature=temperature,
-            max_tokens=max_tokens,
-            concurrency=concurrency,
-            timeout=timeout,
-            retries=retries,
-        )
-    else:
-        from mltta.captions.generate.asking import ComposerEngine
-
-        writer = ComposerEngine(label_set)
+    labels, out, count = LabelSet.of(options.labels), options.out, options.count
+    counts = None if options.cooccurrence is None else Cooccurrence.load(options.cooccurrence, labels)
+    writer = open_engine(options, labels)
     try:
         with bar_on_terminal() as bar:
             task = bar.add_task("captions", total=count)
             done = generate_captions(
-                label_set,
+                labels,
                 writer,
                 out,
                 count,
-                attempts=attempts,
-                seed=seed,
+                attempts=options.attempts,
+                seed=options.seed,
                 cooccurrence=counts,
                 progress=lambda kept: bar.update(task, completed=kept),
             )
     except KeyboardInterrupt:
-        typer.echo(f"interrupted; the answers are in {out}, the same command goes on from here", err=True)
+        typer.echo(f"interrupted; the answers are in {out}. Rerun the command to continue", err=True)
         raise typer.Exit(130) from None
-    for line in tell(done, label_set):
+    for line in tell(done, labels):
         typer.echo(line)
     typer.echo(f"wrote {out}")
     if len(done.captions) < count:
         typer.echo(
             f"{len(done.captions):,} of {count:,} captions after {len(done.entries):,} attempts: "
-            "a larger --attempts goes on from here",
+            "rerun with a larger --attempts to continue",
             err=True,
         )
         raise typer.Exit(1)
+
+
+def open_engine(options: GenerateOptions, labels: LabelSet) -> CaptionEngine:
+    """The endpoint's client, or the composer."""
+    if options.engine == "composer":
+        from mltta.captions.generate.asking import ComposerEngine
+
+        return ComposerEngine(labels)
+    from mltta.captions.generate.endpoint import OPENAI, OpenAIEngine
+
+    if options.model is None:
+        raise ConfigError("--engine openai needs --model")
+    return OpenAIEngine(
+        options.model,
+        options.base_url or OPENAI,
+        key=os.environ.get("OPENAI_API_KEY"),
+        temperature=options.temperature,
+        max_tokens=options.max_tokens,
+        concurrency=options.concurrency,
+        timeout=options.timeout,
+        retries=options.retries,
+    )
 
 
 def tell(done: Generated, labels: LabelSet) -> list[str]:

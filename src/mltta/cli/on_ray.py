@@ -1,64 +1,31 @@
-"""`--ray`: the option whose address may be left out, what goes with it, and `mltta tag` on a cluster."""
+"""`--ray`: the option whose address may be left out, and `mltta tag` on a cluster."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
 
+from mltta.cli.groups import SpreadOptions, with_synonyms
+from mltta.cli.tag_options import TagOptions, open_tagger
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.distributed.cluster import Size
     from mltta.distributed.plan import Plan
     from mltta.distributed.worker import Told
     from mltta.evaluation.measure import Spread
-    from mltta.tagger import Tagger
 
-CLUSTER = "Cluster"
 #: a cluster that runs here already, or one that is started for the run
 ANY = "auto"
 _ADDRESS = re.compile(r"auto|local|ray://.+|[\w.-]+:\d+")
-
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="[ADDRESS]",
-        help="Spread the work with Ray: over a cluster at an address, one that runs here, or this machine's cores.",
-        rich_help_panel=CLUSTER,
-    ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option(
-        "--ray-workers", min=1, help="Workers; by default all CPUs or GPUs.", rich_help_panel=CLUSTER
-    ),
-]
-Threads = Annotated[
-    int | None,
-    typer.Option("--ray-threads", min=1, help="Photos side by side in a worker.", rich_help_panel=CLUSTER),
-]
-Gpus = Annotated[
-    float,
-    typer.Option("--ray-gpus", min=0, help="GPUs a worker, or a part of one.", rich_help_panel=CLUSTER),
-]
-ShardSize = Annotated[
-    int | None,
-    typer.Option(
-        "--shard-size",
-        min=1,
-        help="Photos of a shard; by default 32, growing to 1,024.",
-        rich_help_panel=CLUSTER,
-    ),
-]
 
 
 class WithRay(TyperCommand):
@@ -72,61 +39,54 @@ class WithRay(TyperCommand):
         return super().parse_args(ctx, said)
 
 
-def refuse_with_ray(given: Mapping[str, object]) -> None:
+def refuse_with_ray(options: TagOptions, *names: str) -> None:
     """Refuse what needs the photos, or the order, of one machine."""
-    asked = [name for name, value in given.items() if value]
+    asked = [name for name in names if getattr(options, name)]
     if asked:
-        raise ConfigError(
-            f"{asked[0]} does not go with --ray: it is done on one machine, with the photos at hand"
-        )
+        flag = asked[0].replace("_", "-")
+        raise ConfigError(f"--{flag} does not work with --ray: it runs on one machine, where the photos are")
 
 
-def tag_on_ray(
-    asked: Callable[[], Callable[[], Tagger]],
-    given: list[str],
-    output: Path | None,
-    *,
-    address: str,
-    size: Size,
-    shard_size: int | None,
-    overwrite: bool,
-    quiet: bool,
-) -> int:
+def tag_on_ray(options: TagOptions) -> int:
     """Tag on a cluster into a folder of partitions, tell how it went, and give the exit code."""
     from mltta.cli.closing import Closing
     from mltta.cli.progress import Progress
     from mltta.distributed import tag
-    from mltta.distributed.cluster import open_ray
-    from mltta.output.formats import SUFFIXES
+    from mltta.distributed.cluster import Size, open_ray
+    from mltta.output.tag_formats import SUFFIXES
 
     open_ray()  # before any work is done
+    output = options.output[0] if len(options.output) == 1 else None
     if output is None or output.suffix.lower() in SUFFIXES:
         raise ConfigError(
-            "--ray writes a folder, a file a shard: give one with -o; then `mltta tag FOLDER -o tags.csv` makes any "
-            "other format of it"
+            "--ray writes a folder with one file per shard: give it with -o; `mltta tag FOLDER -o tags.csv` then "
+            "converts it"
         )
-    build = asked()
+    # label files are read here: workers may not have them
+    asked = replace(options, labels=with_synonyms(options.labels, options), synonyms=None, wordnet=False)
+    if not options.ray_gpus and options.device == "auto":
+        asked = replace(asked, device="cpu")
     closing = Closing()
-    with Progress(quiet) as bar:
+    with Progress(options.quiet) as bar:
 
         def heard(told: Told | None, plan: Plan) -> None:
             if told is None:  # it begins
                 closing.start()
                 bar.begin(plan.images)
-                if plan.skipped and not quiet:
+                if plan.skipped and not options.quiet:
                     typer.echo(plan.skipped, err=True)
                 return
             bar.advance(told.part.images)
             closing.add(told.part.images, told.part.failed, told.before, told.labels, told.reasons)
 
         done = tag(
-            build if size.gpus else build(),
-            given,
+            partial(open_tagger, asked) if options.ray_gpus else open_tagger(asked),
+            list(options.images),
             _address(output),
-            address=None if address == ANY else address,
-            size=size,
-            shard_size=shard_size,
-            overwrite=overwrite,
+            address=None if options.ray == ANY else options.ray,
+            size=Size(options.ray_workers, options.ray_threads, options.ray_gpus),
+            shard_size=options.shard_size,
+            overwrite=options.overwrite,
             progress=heard,
         )
         closing.stop()
@@ -135,37 +95,23 @@ def tag_on_ray(
         f"{done.count:,} shards, threads per worker: {' or '.join(map(str, threads_used))}; "
         f"`mltta tag {output} -o tags.csv` makes one table of them"
     )
-    closing.tell(str(output), quiet)
+    closing.tell(str(output), options.quiet)
     return closing.code
 
 
 @contextmanager
-def spread_by(address: str | None, workers: int | None, threads: int | None) -> Iterator[Spread | None]:
-    """What has a cluster measure images, where one was asked for."""
-    if address is None:
+def spread_by(options: SpreadOptions) -> Iterator[Spread | None]:
+    """What has a cluster measure images, if one was asked for."""
+    if options.ray is None:
         yield None
         return
     from mltta.distributed import Size, measuring
 
-    with measuring(None if address == ANY else address, Size(workers, threads)) as spread:
+    address = None if options.ray == ANY else options.ray
+    with measuring(address, Size(options.ray_workers, options.ray_threads)) as spread:
         yield spread
 
 
 def _address(output: Path) -> str:
     """A path, or an address whose slashes a path has swallowed."""
     return re.sub(r"^([A-Za-z][A-Za-z0-9]+):/(?!/)", r"\1://", str(output))
-
-
-def tagger_of(backbone: Mapping[str, Any], labels: Any, method: str, asked: Mapping[str, Any]) -> Tagger:
-    """The tagger that options describe; here or, sent there, where a worker is."""
-    from mltta.cli.options import open_backbone
-    from mltta.tagger import Tagger
-
-    return Tagger(open_backbone(**backbone), labels, method, **asked)
-
-
-def builder(
-    backbone: Mapping[str, Any], labels: Any, method: str, asked: Mapping[str, Any]
-) -> Callable[[], Tagger]:
-    """How to make that tagger."""
-    return partial(tagger_of, backbone, labels, method, asked)

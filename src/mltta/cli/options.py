@@ -1,208 +1,133 @@
-"""Options that several commands share, so that they are called and explained alike."""
+"""Options as data: one frozen dataclass per command, set from Python, from a YAML file or from the shell."""
 
 from __future__ import annotations
 
+import inspect
 import logging
+from collections.abc import Callable
+from dataclasses import MISSING, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 
+from mltta.cli.settings import read_config
 from mltta.errors import ConfigError
 from mltta.storage import atomic
 
-if TYPE_CHECKING:
-    from mltta.labels import LabelSet, LabelSource
-    from mltta.model.backbone import Backbone
+TableFormat = Literal["text", "markdown", "csv", "json", "latex"]
 
-#: panels of a command's help, below what is needed first
-MODEL, MACHINE = "Model and method", "Machine"
 
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="mini (embedded, offline), ViT-B/16, any open_clip NAME:TAG, hf-hub:ORG/NAME[@REVISION], or a folder.",
-    ),
-]
-Weights = Annotated[
-    str | None, typer.Option(help="A pretrained tag or a local weights file.", rich_help_panel=MODEL)
-]
-Preset = Annotated[str, typer.Option(help="paper, or released for the authors' code.", rich_help_panel=MODEL)]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", "-s", metavar="NAME=VALUE", help="A method's setting, e.g. views=16.", rich_help_panel=MODEL
-    ),
-]
-EverySettings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        "-s",
-        metavar="NAME=VALUE",
-        help="A setting of every method that has it, e.g. views=16; or of one: ml-tta.views=16.",
-    ),
-]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", help="YAML file with settings by method: `ml-tta: {views: 16}`.")
-]
-Teacher = Annotated[
-    str | None,
-    typer.Option(
-        help="Second model for methods that ask one (rlcf), or self for the model itself.",
-        rich_help_panel=MODEL,
-    ),
-]
-Captions = Annotated[
-    str | None,
-    typer.Option(
-        help="A caption base, hf-hub:ORG/NAME, a file of captions (.txt, .jsonl, .csv, COCO's .json, .gz), or none.",
-        rich_help_panel=MODEL,
-    ),
-]
-Synonyms = Annotated[
-    Path | None,
-    typer.Option(
-        help='Further words that captions may use: JSON {"sofa": ["settee"]}, or CSV lines: sofa,settee.',
-        rich_help_panel=MODEL,
-    ),
-]
-Wordnet = Annotated[
-    bool, typer.Option("--wordnet", help="Also WordNet's synonyms (mltta[wordnet]).", rich_help_panel=MODEL)
-]
-Template = Annotated[
-    str | None,
-    typer.Option(
-        help="Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt.",
-        show_default="the method's own",
-        rich_help_panel=MODEL,
-    ),
-]
-Prompts = Annotated[
-    str | None,
-    typer.Option(
+def option(default: Any, help: str, short: str = "", *, panel: str | None = None, **more: Any) -> Any:
+    """A field that the shell sets with ``--field-name``.
+
+    Args:
+        default: MISSING for an option that is required.
+        short: a second name, such as "-l".
+        panel: where the help shows it, by default the PANEL of its class, or among the options needed first.
+        more: what else ``typer.Option`` takes: metavar, min, max, envvar …
+    """
+    names = (short,) if short else ()
+    return field(default=default, metadata={"names": names, "panel": panel, "typer": {"help": help, **more}})
+
+
+def argument(metavar: str, help: str, default: Any = MISSING) -> Any:
+    """A field that the shell sets by position."""
+    return field(default=default, metadata={"typer": {"metavar": metavar, "help": help}})
+
+
+def shell(run: Callable[[Any], None]) -> Callable[..., None]:
+    """The function that typer makes a command of: its parameters are the fields of the options that ``run`` takes.
+
+    A command whose options have ``settings`` also gets ``--config``: a YAML file of its fields, and of method settings.
+    """
+    options: Any = get_type_hints(run)["options"]
+    hints = get_type_hints(options)
+    known = {one.name: one for one in fields(options)}
+    owners: dict[str, type] = {}
+    for base in options.__mro__:  # a command's own options come first
+        for name in inspect.get_annotations(base):
+            owners.setdefault(name, base)
+    shown = [known[name] for name in owners if name in known and known[name].metadata]
+    parameters = [_parameter(own, hints[own.name], owners[own.name]) for own in shown]
+    if "settings" in known:
+        parameters.append(_config({one.name: one.annotation for one in parameters}))
+
+    def call(**given: Any) -> None:
+        if given.get("verbose"):
+            logging.getLogger("mltta").setLevel(logging.DEBUG)
+        if "config" in given:
+            given["settings"] = given.pop("config") or {}
+        run(options(**{name: _plain(value, known[name].default) for name, value in given.items()}))
+
+    call.__doc__, call.__annotations__ = options.__doc__, {}
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def _parameter(own: Any, hint: Any, owner: type) -> inspect.Parameter:
+    kind, more = _kind(hint), dict(own.metadata["typer"])
+    default = inspect.Parameter.empty if own.default is MISSING else own.default
+    if default == ():
+        kind, default = kind | None, None
+    if "names" in own.metadata:
+        panel = own.metadata["panel"] or owner.__dict__.get("PANEL")
+        told = typer.Option(_flag(own.name, hint), *own.metadata["names"], rich_help_panel=panel, **more)
+    else:
+        told = typer.Argument(**more)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(own.name, keyword, default=default, annotation=Annotated[kind, told])
+
+
+def _flag(name: str, hint: Any) -> str:
+    """An option's name; what may be on, off or chosen has two."""
+    plain = name.replace("_", "-")
+    return f"--{plain}/--no-{plain}" if hint == bool | None else f"--{plain}"
+
+
+def _kind(hint: Any) -> Any:
+    """A type as typer knows it: a list for a tuple, an enumeration for a Literal."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return _kind(inner[0]) | None
+    if origin is tuple:
+        return list[_kind(inner[0])]  # type: ignore[misc]
+    if origin is Literal:
+        return Enum("Choice", {word: word for word in inner}, type=str)
+    return hint
+
+
+def _plain(value: Any, default: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_plain(one, None) for one in value)
+    return value.value if isinstance(value, Enum) else () if value is None and default == () else value
+
+
+def _config(kinds: dict[str, Any]) -> inspect.Parameter:
+    def read(context: typer.Context, path: Path | None) -> Any:
+        """The fields become defaults, which the shell overrides; the method settings are handed on."""
+        if path is None:
+            return {}
+        values, settings = read_config(path, {name: _is_list(kind) for name, kind in kinds.items()})
+        context.default_map = {**(context.default_map or {}), **values}
+        return settings
+
+    told = typer.Option(
+        "--config",
         metavar="FILE",
-        help="Learned prompts in place of the template's words: ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.",
-        rich_help_panel=MODEL,
-    ),
-]
-DescriptionFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--descriptions",
-        help="JSON file {label: [sentences]}, averaged with the template.",
-        rich_help_panel=MODEL,
-    ),
-]
-Dtype = Annotated[
-    str | None,
-    typer.Option(
-        help="Precision of the image tower: float32, bfloat16 or float16. Chosen by the device.",
-        rich_help_panel=MACHINE,
-    ),
-]
-Compile = Annotated[
-    bool | None,
-    typer.Option(
-        "--compile/--no-compile",
-        help="Compile the image tower; by default on a GPU for long runs.",
-        rich_help_panel=MACHINE,
-    ),
-]
-Accelerate = Annotated[
-    str | None,
-    typer.Option(
-        metavar="all|none|TRICKS",
-        help="Only speed: all tricks, none of them, or some by name (docs/speed.md).",
-        rich_help_panel=MACHINE,
-    ),
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps …", rich_help_panel=MACHINE)]
-Seed = Annotated[int, typer.Option(help="Chooses the random views.", rich_help_panel=MODEL)]
-QuickGelu = Annotated[
-    bool | None,
-    typer.Option(
-        "--quick-gelu/--no-quick-gelu", help="Activation of a local weights file.", rich_help_panel=MODEL
-    ),
-]
-AllowTorchscript = Annotated[
-    bool,
-    typer.Option(
-        "--allow-torchscript",
-        help="Open OpenAI's original .pt archive, which is a program.",
-        rich_help_panel=MODEL,
-    ),
-]
-AllowRemoteCode = Annotated[
-    bool,
-    typer.Option(
-        "--allow-remote-code",
-        help="Run the Python that a model folder's or repository's tokenizer brings.",
-        rich_help_panel=MODEL,
-    ),
-]
-
-
-def _tell_more(asked: bool) -> None:
-    if asked:
-        logging.getLogger("mltta").setLevel(logging.DEBUG)
-
-
-Verbose = Annotated[
-    bool,
-    typer.Option(
-        "--verbose", "-v", callback=_tell_more, help="Say what is chosen: device, precision, batch …"
-    ),
-]
-
-
-class TableFormat(str, Enum):
-    text = "text"
-    markdown = "markdown"
-    csv = "csv"
-    json = "json"
-    latex = "latex"
-
-
-def open_backbone(
-    model: str | None,
-    weights: str | None,
-    device: str,
-    quick_gelu: bool | None = None,
-    allow_torchscript: bool = False,
-    prompts: str | None = None,
-    dtype: str | None = None,
-    accelerate: str | None = None,
-    allow_remote_code: bool = False,
-) -> Backbone:
-    """The model that the options name, the embedded one when they name none."""
-    from mltta.model.load import load_backbone
-
-    return load_backbone(
-        model or (None if weights else "mini"),
-        weights,
-        device=device,
-        image_dtype=dtype,
-        quick_gelu=quick_gelu,
-        allow_torchscript=allow_torchscript,
-        allow_remote_code=allow_remote_code,
-        prompts=prompts,
-        accelerate=accelerate,
+        help="YAML file with options, e.g. `top-k: 5`, and settings by method: `ml-tta: {views: 16}`.",
+        is_eager=True,
+        callback=read,
     )
+    annotation = Annotated[Path | None, told]
+    return inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def with_synonyms(labels: LabelSource, synonyms: Path | None, wordnet: bool) -> LabelSet:
-    """The labels, with the further words that the options name."""
-    from mltta.labels import LabelSet
-    from mltta.labels.synonyms import add_synonyms, read_synonyms, wordnet_synonyms
-
-    found = LabelSet.of(labels)
-    if synonyms is not None:
-        found = add_synonyms(found, read_synonyms(synonyms))
-    return add_synonyms(found, wordnet_synonyms(found)) if wordnet else found
+def _is_list(annotation: Any) -> bool:
+    kind = get_args(annotation)[0]
+    return any(get_origin(one) is list for one in (kind, *get_args(kind)))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -1,41 +1,47 @@
-"""`mltta prompts`: show what a file of learned prompts holds, share it."""
+"""`mltta prompts`: look at a file of learned prompts, or share it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Show or share a file of learned prompts (CoOp, MaPLe).")
+from mltta.cli.options import argument, option
 
 
-@app.command("push")
-def push(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Ours, CoOp's or MaPLe's.")],
-    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Where to on the Hugging Face hub.")],
-    private: Annotated[
-        bool, typer.Option("--private", help="Only you and your organisation see it.")
-    ] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class InfoOptions:
+    """Say what a file of prompts holds and what it was trained on: `mltta prompts info voc.safetensors`."""
+
+    file: str = argument("FILE", "Ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushOptions:
     """Share prompts on the Hugging Face hub; log in with `hf auth login` first.
 
-    Everyone then uses them as `--prompts hf-hub:ORG/NAME`. Sent are the tensors and what is known about them.
+    Everyone can then use them as `--prompts hf-hub:ORG/NAME`. Only the tensors and their description are sent.
     """
+
+    file: str = argument("FILE", "Ours, CoOp's or MaPLe's.")
+    name: str = argument("ORG/NAME", "Repository on the Hugging Face hub.")
+    private: bool = option(False, "Visible only to you and your organisation.")
+
+
+def push(options: PushOptions) -> None:
+    """Send a file of prompts to the hub."""
     from mltta.model.learned_prompts import load_prompts, push_prompts
     from mltta.storage import hub
 
-    url = push_prompts(load_prompts(file), name, private)
-    typer.echo(f"sent to {url}: --prompts {hub.PREFIX}{name}")
+    url = push_prompts(load_prompts(options.file), options.name, options.private)
+    typer.echo(f"sent to {url}: --prompts {hub.PREFIX}{options.name}")
 
 
-@app.command("info")
-def info(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.")],
-) -> None:
-    """Say what a file of prompts holds and what it was trained on: `mltta prompts info voc.safetensors`."""
+def info(options: InfoOptions) -> None:
+    """Print what a file of prompts holds."""
     from mltta.model.learned_prompts import MaPLe, load_prompts
 
-    prompts = load_prompts(file)
+    prompts = load_prompts(options.file)
     *labels, tokens, width = prompts.context.shape
     each = f", one for each of {labels[0]} labels" if labels else ""
     typer.echo(f"{prompts.title} prompts {prompts.digest}")

@@ -2,60 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from mltta.cli.closing import Closing
 from mltta.errors import ImageError, MlttaError
-from mltta.output.formats import file_of, lines_of, whole_of
 from mltta.output.gallery import for_gallery
 from mltta.output.partitions import Partitions
 from mltta.output.records import Page, Record
 from mltta.output.screen import Screen
+from mltta.output.tag_formats import WIDE, file_of, refuse_wide, write_tags
 from mltta.output.tags_file import refuse_others
 from mltta.storage import atomic
 
 
 def read_back(
-    folders: Sequence[str], format: str, output: Path | None, *, wide: bool, overwrite: bool, quiet: bool
+    folders: Sequence[str], outputs: Mapping[Path | None, str], *, wide: bool, overwrite: bool, quiet: bool
 ) -> int:
     """Write the tags of one folder, or of several that were made with the same settings, as one; the exit code."""
     held = [Partitions(folder) for folder in folders]
     for other in held[1:]:
         refuse_others(str(other.folder), held[0].settings or {}, other.settings or {})
-    labels = (held[0].settings or {}).get("labels", [])
+    labels, images = (held[0].settings or {}).get("labels", []), sum(one.images for one in held)
+    if wide:
+        refuse_wide(outputs.values())
+    files = {file_of(format, path): format for path, format in outputs.items() if path is not None}
+    there = next((path for path in files if path.exists() and not overwrite), None)
+    if there is not None:
+        raise MlttaError(f"{there} exists; give another -o, or --overwrite to replace it")
     closing = Closing(verb="read back")
     closing.start()
-    records = _counted(held, closing, thumbnails=format == "html")
-    if output is None:
-        with Screen(format, wide=wide) as screen:
+    if not files:
+        with Screen(*outputs.values(), wide=wide) as screen:
             screen.begin({}, labels)
-            for record in records:
+            for record in _records(held, closing):
                 screen.add(record, None)
-            screen.finish(())
-    else:
-        path, lines = file_of(format, output), lines_of(format, wide)
-        if path.exists() and not overwrite:
-            raise MlttaError(f"{path} is there already; give another -o, or --overwrite to replace it")
+    for number, (path, format) in enumerate(files.items()):
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(path) as part:
-            if lines is not None:
-                with part.open("wb") as file:
-                    for piece in lines.pieces(records):
-                        file.write(piece.encode())
-            else:
-                images = sum(one.images for one in held)
-                whole_of(format)(part, records, Page(path, images, labels, wide))
+            records = _records(held, None if number else closing, thumbnails=format == "html")
+            write_tags(part, format, records, Page(path, images, labels, wide and format in WIDE))
     closing.stop()
-    closing.tell(None if output is None else str(output), quiet)
+    closing.tell(", ".join(str(path) for path in outputs if path is not None), quiet)
     return closing.code
 
 
-def _counted(held: Sequence[Partitions], closing: Closing, thumbnails: bool) -> Iterator[Record]:
+def _records(
+    held: Sequence[Partitions], closing: Closing | None, thumbnails: bool = False
+) -> Iterator[Record]:
     for partitions in held:
         for record in partitions.records():
-            closing.count(record)
+            if closing is not None:
+                closing.count(record)
             if thumbnails and "error" not in record:
                 with suppress(ImageError):  # photos that are not here have none
                     record.update(for_gallery(Path(record["image"]), {}))

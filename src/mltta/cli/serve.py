@@ -6,115 +6,105 @@ import logging
 import os
 import signal
 import socket
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from mltta.cli import options
+from mltta.cli.groups import DeviceOptions, open_backbone
+from mltta.cli.options import option
 from mltta.errors import ConfigError
 
-HELP = """Serve a page and an API that tag images.
+if TYPE_CHECKING:
+    from mltta.labels import LabelSet
 
-`mltta serve`, then open http://127.0.0.1:8000
-
-`curl -F images=@photo.jpg -F "labels=dog, cat" http://127.0.0.1:8000/v1/tag`
-
-Only this machine can reach it. For others: `mltta serve --host 0.0.0.0 --token-file secret.txt`
-
-Nothing that is sent leaves the machine or is written to its disk. Ctrl-C, or SIGTERM, finishes what was accepted.
-"""
-ACCESS = "Who may ask"
+ACCESS = "Access"
 
 
-def serve(
-    host: Annotated[
-        str, typer.Option(help="Where to listen; beyond this machine only with a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0 takes a free one.")] = 8000,
-    model: Annotated[
-        list[str] | None,
-        typer.Option("--model", "-m", help="A model to offer, as in `mltta tag`; several may be given."),
-    ] = None,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A method to offer, or your own my_method.py; the first is the default. By default all."
-        ),
-    ] = None,
-    labels: Annotated[
-        str, typer.Option("--labels", "-l", help="The label set of calls that name none: everyday, coco …")
-    ] = "everyday",
-    label_set: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=FILE", help="A label list of your own to offer by name.")
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file with a secret that calls have to show; or MLTTA_TOKEN.", rich_help_panel=ACCESS
-        ),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="Another name by which this machine may be called.", rich_help_panel=ACCESS),
-    ] = None,
-    allow_urls: Annotated[
-        bool,
-        typer.Option("--allow-urls", help="Fetch images from public addresses.", rich_help_panel=ACCESS),
-    ] = False,
-    limit: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=NUMBER",
-            help="A limit, e.g. images=64; docs/serve.md lists them.",
-            rich_help_panel=ACCESS,
-        ),
-    ] = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = None,
-    accelerate: options.Accelerate = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No line for each call.")] = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions(DeviceOptions):
+    """Serve a page and an API that tag images.
+
+    `mltta serve`, then open http://127.0.0.1:8000
+
+    `curl -F images=@photo.jpg -F "labels=dog, cat" http://127.0.0.1:8000/v1/tag`
+
+    Only this machine can reach it. For others: `mltta serve --host 0.0.0.0 --token-file secret.txt`
+
+    Images are never sent elsewhere or written to disk. Ctrl-C or SIGTERM finishes accepted requests first.
+    """
+
+    host: str = option("127.0.0.1", "Address to listen on; other machines need a token.")
+    port: int = option(8000, "Port; 0: any free one.", "-p", min=0, max=65535)
+    model: tuple[str, ...] = option((), "Model to offer, as in `mltta tag`. May be repeated.", "-m")
+    method: tuple[str, ...] = option(
+        (), "Method to offer, or path to a Python file (default: all). The first is the default method."
+    )
+    labels: str = option("everyday", "Label set of requests without one: everyday, coco …", "-l")
+    label_set: tuple[str, ...] = option((), "A label file to offer by name.", metavar="NAME=FILE")
+    token_file: Path | None = option(
+        None, "File with the secret that requests must send; or set MLTTA_TOKEN.", panel=ACCESS
+    )
+    allow_host: tuple[str, ...] = option((), "Another accepted name of this machine.", panel=ACCESS)
+    allow_urls: bool = option(False, "Fetch images from public addresses.", panel=ACCESS)
+    limit: tuple[str, ...] = option(
+        (), "A limit, e.g. images=64 (docs/serve.md).", panel=ACCESS, metavar="NAME=NUMBER"
+    )
+    quiet: bool = option(False, "Do not log requests.", "-q")
+
+
+def serve(options: ServeOptions) -> None:
+    """Serve until somebody ends it."""
     try:
         from mltta.serve.limits import Limits
         from mltta.serve.offer import Offer, offered_methods
         from mltta.serve.server import check_access, make_server
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'mltta[serve]'") from None
-    from mltta.labels import LabelSet
 
-    limits = Limits.of(limit or [])
-    token = read_token(token_file)
+    limits = Limits.of(options.limit)
+    token = read_token(options.token_file)
+    host = options.host
     check_access(host, token)  # before a model is loaded
-    names = model or ["mini"]
-    opened = {
-        name: options.open_backbone(name, None, device, None, False, None, dtype, accelerate, False)
-        for name in names
-    }
-    methods = method or sorted(offered_methods(), key=lambda name: name != "auto")
-    sets = {}
-    for given in label_set or []:
-        name, _, file = given.partition("=")
-        if not name or not file:
-            raise ConfigError(f"--label-set {given}: give NAME=FILE")
-        sets[name] = LabelSet.from_file(file)
-    listening = listen(host, port)
+    opened = {name: open_backbone(options, name) for name in options.model or ("mini",)}
+    methods = options.method or sorted(offered_methods(), key=lambda name: name != "auto")
+    sets = read_label_sets(options.label_set)
+    listening = listen(host, options.port)
     try:
-        offer = Offer(opened, methods, sets, limits, default_labels=labels)
+        offer = Offer(opened, methods, sets, limits, default_labels=options.labels)
         server = make_server(
-            offer, host=host, port=port, token=token, hosts=allow_host or [], allow_urls=allow_urls
+            offer,
+            host=host,
+            port=options.port,
+            token=token,
+            hosts=options.allow_host,
+            allow_urls=options.allow_urls,
         )
-        logging.getLogger("mltta.serve").setLevel(logging.WARNING if quiet else logging.INFO)
-        place = listening.getsockname()[1]
+        logging.getLogger("mltta.serve").setLevel(logging.WARNING if options.quiet else logging.INFO)
+        port = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        typer.echo(f"open http://{shown}:{place}  (Ctrl-C ends it)", err=True)
-        for end in (signal.SIGINT, signal.SIGTERM):  # uvicorn sends itself once more what it has stopped for
+        typer.echo(f"open http://{shown}:{port}  (Ctrl-C ends it)", err=True)
+        for end in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the signal that stopped it once more
             signal.signal(end, lambda *_: None)
         server.run(sockets=[listening])
     finally:
         listening.close()
     if not server.started:
         raise typer.Exit(1)
+
+
+def read_label_sets(given: tuple[str, ...]) -> dict[str, LabelSet]:
+    """Label files by the names that they are offered under."""
+    from mltta.labels import LabelSet
+
+    sets = {}
+    for pair in given:
+        name, _, file = pair.partition("=")
+        if not name or not file:
+            raise ConfigError(f"--label-set {pair}: give NAME=FILE")
+        sets[name] = LabelSet.from_file(file)
+    return sets
 
 
 def read_token(file: Path | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Settings of methods as they are written: NAME=VALUE on the command line, or a YAML file."""
+"""Values as people write them: method settings as NAME=VALUE, and YAML files of options and method settings."""
 
 from __future__ import annotations
 
@@ -9,68 +9,47 @@ from pathlib import Path
 from typing import Any
 
 from mltta.errors import ConfigError
-from mltta.storage.reading import shorten
+from mltta.storage.reading import SETTINGS, explain, read_bytes, shorten
 
-_BOOLS = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
-
-
-def settings(method: str, pairs: Sequence[str]) -> dict[str, Any]:
-    """Turn NAME=VALUE pairs into the types of the method's config."""
-    from mltta.methods import method_class
-
-    defaults: dict[str, Any] = {f.name: f.default for f in dataclasses.fields(method_class(method).Config)}
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or name not in defaults:
-            raise ConfigError(
-                f"--set {pair}: {method} takes {', '.join(defaults) or 'no settings'}, as NAME=VALUE"
-            )
-        kind: Any = type(defaults[name])
-        try:
-            found[name] = _BOOLS[value.lower()] if kind is bool else kind(value)
-        except (ValueError, KeyError) as error:
-            wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
-            raise ConfigError(f"--set {pair}: give {wanted}") from error
-    return found
+_BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 
 def settings_of(
-    methods: Sequence[str], pairs: Sequence[str], config: Path | None = None
+    methods: Sequence[str], pairs: Sequence[str], given: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Settings of several methods: from a file, then from pairs, which go to every method that has the name."""
-    found = read_config(config, methods) if config is not None else {method: {} for method in methods}
+    """The settings of each method: those of a YAML file, then pairs, which go to every method that has the name."""
+    given = given or {}
+    unknown = [name for name in given if name not in methods]
+    if unknown:
+        raise ConfigError(
+            f"--config has settings for {', '.join(map(shorten, unknown[:5]))}, but {', '.join(methods)} is run"
+        )
+    found = {method: _typed(method, given.get(method) or {}) for method in methods}
     for pair in pairs:
-        owner, dot, _ = pair.partition("=")[0].partition(".")
+        name = pair.partition("=")[0]
+        owner, dot, _ = name.partition(".")
         if dot and owner in methods:
-            found[owner] |= settings(owner, [pair.partition(".")[2]])
-            continue
-        name = owner.strip().replace("-", "_")
-        takers = [method for method in methods if name in _names(method)]
+            takers, pair = [owner], pair.removeprefix(f"{owner}.")
+        elif len(methods) == 1:
+            takers = list(methods)
+        else:
+            takers = [method for method in methods if _field(name) in _defaults(method)]
         if not takers:
             raise ConfigError(
                 f"--set {pair}: none of {', '.join(methods)} has this setting; see `mltta methods`"
             )
         for method in takers:
-            found[method] |= settings(method, [pair])
+            found[method] |= _parsed(method, pair)
     return found
 
 
-def read_config(path: Path, methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Settings by method from a YAML file; methods it does not name keep the paper's."""
-    import yaml
+def read_config(path: Path, fields: Mapping[str, bool]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A YAML file's options, as the shell would say them, and its settings by method.
 
-    from mltta.storage.reading import SETTINGS, explain, read_bytes
+    Args:
+        fields: the options there are, and whether each takes several values.
+    """
+    import yaml
 
     try:
         held = yaml.safe_load(read_bytes(path, SETTINGS, ConfigError).decode()) or {}
@@ -78,16 +57,26 @@ def read_config(path: Path, methods: Sequence[str]) -> dict[str, dict[str, Any]]
         raise ConfigError(f"no config file at {path}") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} is not a YAML file that can be read: {explain(error)}") from error
-    if not isinstance(held, dict) or not all(
-        isinstance(value, (dict, type(None))) for value in held.values()
-    ):
-        raise ConfigError(f"{path}: give settings by method, such as `ml-tta: {{views: 16}}`")
-    unknown = [name for name in held if name not in methods]
-    if unknown:
-        raise ConfigError(
-            f"{path} has settings for {', '.join(map(shorten, unknown[:5]))}, but {', '.join(methods)} is run"
-        )
-    return {method: _typed(method, held.get(method) or {}) for method in methods}
+    if not isinstance(held, dict):
+        raise ConfigError(f"{path}: give options by name and settings by method: `ml-tta: {{views: 16}}`")
+    values: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    for key, value in held.items():
+        name = _field(str(key))
+        if name not in fields:
+            if not isinstance(value, (dict, type(None))):
+                raise ConfigError(
+                    f"{path}: no option {shorten(key)!r}; a method's settings belong under its name, such as "
+                    "`ml-tta: {views: 16}`"
+                )
+            settings[str(key)] = value or {}
+        elif isinstance(value, dict) or (isinstance(value, list) and not fields[name]):
+            raise ConfigError(f"{path}: {shorten(key)} takes one value")
+        elif value is not None:
+            many = value if isinstance(value, list) else [value]
+            said = [one if isinstance(one, bool) else str(one) for one in many]
+            values[name] = said if fields[name] else said[0]
+    return values, settings
 
 
 def whole_number(text: str, option: str) -> int:
@@ -98,25 +87,41 @@ def whole_number(text: str, option: str) -> int:
         raise ConfigError(f"{option}: {text!r} is not a whole number") from None
 
 
+def _parsed(method: str, pair: str) -> dict[str, Any]:
+    """NAME=VALUE in the type of the method's config."""
+    defaults = _defaults(method)
+    name, equals, value = pair.partition("=")
+    name = _field(name)
+    if not equals or name not in defaults:
+        raise ConfigError(
+            f"--set {pair}: {method} takes {', '.join(defaults) or 'no settings'}, as NAME=VALUE"
+        )
+    kind: Any = type(defaults[name])
+    try:
+        return {name: _BOOLS[value.lower()] if kind is bool else kind(value)}
+    except (ValueError, KeyError) as error:
+        wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
+        raise ConfigError(f"--set {pair}: give {wanted}") from error
+
+
 def _typed(method: str, values: Mapping[Any, Any]) -> dict[str, Any]:
     """A file's settings; YAML takes 5e-3 for a word, because it has no point, where the method wants a number."""
-    found: dict[str, Any] = {}
+    defaults, found = _defaults(method), {}
     for key, value in values.items():
-        name = str(key).replace("-", "_")
+        name = _field(str(key))
         found[name] = value
-        if isinstance(value, str) and name in _numbers(method):
+        if isinstance(value, str) and type(defaults.get(name)) is float:
             with contextlib.suppress(ValueError):
                 found[name] = float(value)
     return found
 
 
-def _numbers(method: str) -> list[str]:
+def _field(name: str) -> str:
+    return name.strip().replace("-", "_")
+
+
+def _defaults(method: str) -> dict[str, Any]:
+    """A method's settings with their defaults."""
     from mltta.methods import method_class
 
-    return [f.name for f in dataclasses.fields(method_class(method).Config) if type(f.default) is float]
-
-
-def _names(method: str) -> list[str]:
-    from mltta.methods import method_class
-
-    return [field.name for field in dataclasses.fields(method_class(method).Config)]
+    return {one.name: one.default for one in dataclasses.fields(method_class(method).Config)}

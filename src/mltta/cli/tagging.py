@@ -1,9 +1,9 @@
-"""The run behind `mltta tag`: what is not done yet is tagged, kept, and told about; once, or as a folder fills."""
+"""The run behind `mltta tag`: tags what is not done yet, keeps it, and sums up; once, or as a folder fills."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,37 +13,73 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mltta.cli.closing import Closing
-from mltta.cli.early import Early
+from mltta.cli.early import Early, loading
+from mltta.cli.effects import Effect, Thumbnails, effects_of
 from mltta.cli.inputs import Source, Sources, Stamp, stamp
 from mltta.cli.progress import Progress
-from mltta.errors import ConfigError, ImageError
-from mltta.output.records import Record
+from mltta.errors import ConfigError, ImageError, MlttaError
+from mltta.output.gallery import thumbnail_folder
 from mltta.output.screen import Screen
-from mltta.output.tags_file import OTHERWISE, Output
+from mltta.output.tags_file import Output
+from mltta.output.tags_journal import OTHERWISE
 
 if TYPE_CHECKING:
+    from mltta.cli.tag_options import TagOptions
     from mltta.tagger import Tagger, Tags
 
 #: seconds between two looks at a folder that fills
 POLL = 2.0
 
 
-class Effect:
-    """Something done with a photo besides writing its tags down."""
+def tag_here(options: TagOptions, outputs: Mapping[Path | None, str]) -> int:
+    """Tag on this machine; the exit code.
 
-    def prepare(self, photo: Path, root: Path | None) -> None:
-        """Hear of every photo of the run, in order, before any is tagged."""
+    Args:
+        outputs: the format of each output, or of the screen.
+    """
+    from mltta.cli.tag_options import open_tagger
 
-    def tagged(self, photo: Path, tags: Tags, record: Record) -> None:
-        """A photo was tagged now."""
+    sources = Sources(options.images, options.allow_urls)
+    closing = Closing(failed=[f"{path}: no such file or folder" for path in sources.missing])
+    effects = effects_of(options, sources.paths, closing.unwritten)
+    effects += [
+        Thumbnails(thumbnail_folder(path)) for path, format in outputs.items() if path and format == "html"
+    ]
+    sources.refuse_others(effects=bool(effects), output=None not in outputs)
+    sources.keep_apart(effect.folder for effect in effects if effect.folder is not None)
+    files = sources.find()
+    if not files and not options.watch:
+        also = f"; {sources.skipped}" if sources.skipped else ""
+        raise MlttaError(f"no images in {', '.join(map(str, sources.paths))}{also}")
+    if sources.skipped and not options.quiet:
+        typer.echo(sources.skipped, err=True)
+    with open_sink(outputs, options.wide, options.overwrite) as sink:
+        todo = (file for file in files if not (options.watch or sink.done(str(file), stamp(file))))
+        with loading(), Early(todo) as early:  # the libraries that take seconds to load are imported here
+            tagger = open_tagger(options)
+        if options.watch and tagger.method.online:
+            raise ConfigError(
+                f"--watch does not support online methods such as {tagger.method.name}, because their results "
+                "depend on image order"
+            )
+        options.execution.prepare(tagger.backbone, len(files))
+        sink.begin(tagger.about(), tagger.labels.names)
+        run = Run(tagger, sources, sink, effects, closing, early)
+        return run.carry_out(None if options.watch else files, options.quiet) or closing.code
 
-    def known(self, photo: Path, record: Record) -> bool:
-        """A photo was tagged by an earlier run; whether its file was changed by what is done now."""
-        return False
 
-    def notes(self) -> list[str]:
-        """What was done, in words, for the end."""
-        return []
+def open_sink(outputs: Mapping[Path | None, str], wide: bool, overwrite: bool) -> Output | Screen:
+    """Where the tags go: files that a later run continues, or a stream."""
+    if "parquet" in outputs.values():  # before any work is done
+        from mltta.output.parquet import open_pyarrow
+
+        open_pyarrow()
+    for path, format in outputs.items():
+        if path is None or (path.exists() and not path.is_file() and not path.is_dir()):
+            if len(outputs) > 1:
+                raise ConfigError(f"{path} is not a file, so it has to be the only output")
+            return Screen(format, path, wide=wide)
+    return Output({path: format for path, format in outputs.items() if path}, wide=wide, overwrite=overwrite)
 
 
 @dataclass
@@ -53,132 +89,124 @@ class Run:
     tagger: Tagger
     sources: Sources
     sink: Output | Screen
-    effects: Sequence[Effect] = ()
-    quiet: bool = False
-    closing: Closing = field(default_factory=Closing)
-    early: Early = field(default_factory=Early)
-    _failed: dict[Source, Stamp | None] = field(default_factory=dict)
-    _first: bool = True
+    effects: Sequence[Effect]
+    closing: Closing
+    early: Early
+    #: what failed in this run, which is tried again only if it changes
+    failed: dict[Source, Stamp | None] = field(default_factory=dict)
+    first: bool = True
 
-    def once(self, files: Sequence[Source], bar: Progress) -> None:
+    def carry_out(self, files: Sequence[Source] | None, quiet: bool) -> int:
+        """Tag files, or what comes until Ctrl-C, and sum up; 0, or 130 if it was interrupted."""
+        code, ended = 0, ""
+        kept = isinstance(self.sink, Output)
+        try:
+            with Progress(quiet, bar=kept or not sys.stdout.isatty()) as bar:
+                if files is not None:
+                    self._once(files, bar)
+                else:
+                    if not quiet:
+                        typer.echo(
+                            f"watching {', '.join(map(str, self.sources.paths))}; Ctrl-C ends it", err=True
+                        )
+                    self._watch(bar)
+        except KeyboardInterrupt:
+            code, ended = (0, "ended: ") if files is None else (130, "interrupted: ")
+        for effect in self.effects:
+            self.closing.notes += effect.notes()
+        written = self.sink.paths if kept else []
+        if code and isinstance(self.sink, Output):
+            waiting = [file.path for file in self.sink.files if file.waits]
+            written = [path for path in written if path not in waiting]
+            how = f", without --overwrite; until then {waiting[0]} is the old file" if waiting else ""
+            self.closing.notes.append(f"rerun the command to continue{how}")
+        self.closing.tell(", ".join(map(str, written)), quiet, ended)
+        return code
+
+    def _once(self, files: Sequence[Source], bar: Progress) -> None:
         """Tag what is not done of some files, and write the output."""
         stamps = {file: stamp(file) for file in files}
         todo = self._todo(stamps)
-        left = {*todo, *self._failed}
+        left = {*todo, *self.failed}
         done = [file for file in files if file not in left]
         self._refuse_online(todo)
         for effect in self.effects:
-            for file in files:
-                if isinstance(file, Path):
-                    effect.prepare(file, self.sources.roots.get(file))
-        if self._first:
-            self.closing.before, self._first = len(done), False
+            effect.prepare({file: self.sources.roots.get(file) for file in files})
+        if self.first:
+            self.closing.before, self.first = len(done), False
             self._known(done)
-        self.sink.grow(self.sink.ordered([str(file) for file in done]))
-        order = [str(file) for file in files]
+        self.sink.grow(list(map(str, done)))
+        order = list(map(str, files))
         bar.begin(len(todo))
         self.closing.start()
         try:
-            for file, tags in zip(todo, self.tagger.stream(map(self._photo, todo)), strict=True):
+            for file, tags in zip(todo, self.tagger.stream(self._photos(todo)), strict=True):
                 self._one(file, tags, stamps[file])
                 bar.advance()
         except KeyboardInterrupt:
-            self.sink.finish(self.sink.ordered(order))
+            self.sink.finish(order, interrupted=True)
             raise
         finally:
             self.closing.stop()
-        self.sink.finish(self.sink.ordered(order))
+        self.sink.finish(order)
 
-    def watch(self, bar: Progress) -> None:
-        """Go on as the folders fill, until somebody interrupts."""
+    def _watch(self, bar: Progress) -> None:
         while True:
             files = self.sources.settled()
             if self._todo({file: stamp(file) for file in files}):
-                self.once(files, bar)
+                self._once(files, bar)
             sleep(POLL)
 
     def _todo(self, stamps: Mapping[Source, Stamp | None]) -> list[Source]:
-        """What is to be tagged: not what is done, and not what has failed in this run and is the same still."""
+        """What is to be tagged: not what is done, and not what failed in this run and has not changed since."""
         return [
             file
             for file, own in stamps.items()
-            if not self.sink.done(str(file), own) and not (file in self._failed and self._failed[file] == own)
+            if not self.sink.done(str(file), own) and not (file in self.failed and self.failed[file] == own)
         ]
 
-    def _photo(self, file: Source) -> Any:
-        """A file, which may be decoded already; that is looked at when it is its turn."""
-        if not isinstance(file, Path):
-            return file
+    def _photos(self, files: Sequence[Source]) -> Iterator[Any]:
+        """Files, some of which are decoded already; that is looked up when it is their turn."""
         from mltta.session.prepare import Photo
 
-        return Photo(0, str(file), partial(self.early.take, file), file.stem)
+        for file in files:
+            if isinstance(file, Path):
+                yield Photo(0, str(file), partial(self.early.take, file), file.stem)
+            else:
+                yield file
 
     def _one(self, file: Source, tags: Tags, seen: Stamp | None) -> None:
         tags.image = tags.image or str(file)  # what was piped has no name of its own
         record = tags.record()
         now = seen
-        if "error" not in record and self.effects and isinstance(file, Path):
+        if tags.error is None and self.effects and isinstance(file, Path):
             as_seen = stamp(file) == seen
             try:
                 for effect in self.effects:
-                    effect.tagged(file, tags, record)
+                    effect(file, record, tags)
             except ImageError as error:  # it has gone since
                 record = {"image": str(file), "error": str(error)}
             now = stamp(file) if as_seen else seen  # keywords may have gone into it
         if "error" in record:
-            self._failed[file] = now
+            self.failed[file] = now
         self.closing.count(record)
         self.sink.add(record, now)
 
     def _known(self, files: Sequence[Source]) -> None:
-        """What is done with the photos of earlier runs, whose tags are known."""
+        """Do with the photos of earlier runs, whose tags are known, what is done with all."""
         if not isinstance(self.sink, Output) or not self.effects:
             return
         for file in files:
-            if not isinstance(file, Path):
-                continue
-            record = self.sink.journal.record(str(file))
-            changed = [effect.known(file, record) for effect in self.effects]
-            if any(changed):
-                self.sink.journal.add(record, stamp(file))
+            if isinstance(file, Path):
+                record = self.sink.journal.record(str(file))
+                changed = [effect(file, record, None) for effect in self.effects]
+                if any(changed):
+                    self.sink.journal.add(record, stamp(file))
 
     def _refuse_online(self, todo: Sequence[Source]) -> None:
         method = self.tagger.method
-        if todo and method.online and isinstance(self.sink, Output) and self.sink.journal.entries:
+        if todo and method.online and isinstance(self.sink, Output) and self.sink.journal.kept:
             raise ConfigError(
-                f"{method.name} learns from the photos before, in their order, and what it had learned is not kept: "
-                f"{self.sink.path} cannot be continued; {OTHERWISE}, or use a method that looks at each photo alone"
+                f"{method.name} learns from the photos before, in their order, and what it learned is not kept: "
+                f"{self.sink.paths[0]} cannot be resumed; {OTHERWISE}, or use a method that looks at each photo alone"
             )
-
-
-def carry_out(run: Run, files: Sequence[Source], watch: bool) -> int:
-    """Tag, tell, and say how it ended: 0, or 130 where somebody interrupted what was not done."""
-    kept = isinstance(run.sink, Output)
-    code, ended = 0, ""
-    try:
-        with Progress(run.quiet, bar=kept or not sys.stdout.isatty()) as bar:
-            if watch:
-                if not run.quiet:
-                    typer.echo(f"watching {', '.join(map(str, run.sources.paths))}; Ctrl-C ends it", err=True)
-                run.watch(bar)
-            else:
-                run.once(files, bar)
-    except KeyboardInterrupt:
-        code, ended = (0, "ended: ") if watch else (130, "interrupted: ")
-    for effect in run.effects:
-        run.closing.notes += effect.notes()
-    if code and kept:
-        run.closing.notes.append("the same command goes on behind these")
-    run.closing.tell(str(run.sink.path) if kept else None, run.quiet, ended)
-    return code
-
-
-def open_sink(format: str, output: Path | None, wide: bool, overwrite: bool) -> Output | Screen:
-    """Where the tags go: a file that a later run continues, or a stream."""
-    if format == "parquet":  # before any work is done
-        from mltta.output.parquet import open_pyarrow
-
-        open_pyarrow()
-    if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
-        return Screen(format, output, wide=wide)
-    return Output(output, format, wide=wide, overwrite=overwrite)

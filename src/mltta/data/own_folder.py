@@ -14,7 +14,7 @@ import numpy as np
 
 from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
 from mltta.data.layout import as_folder, given_file, missing, place_images, read_text
-from mltta.data.named import label_set, mark
+from mltta.data.named import label_list, mark
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet, LabelSource
 from mltta.storage.reading import UNREADABLE, explain, shorten
@@ -71,7 +71,7 @@ def load_folder(
     columns, rows = _read_csv(file) if suffix in (".csv", ".tsv") else ((), list(_read_jsonl(file)))
     _refuse_repeats(file, rows)
     if columns:
-        table = chosen or label_set(columns, str(file))
+        table = chosen or label_list(columns, str(file))
         targets = np.array([row.flags for row in rows], dtype=np.int8)[:, _order(file, columns, table)]
     else:
         table, targets = mark([(f"line {row.line}", row.labels) for row in rows], chosen, str(file))

@@ -14,7 +14,7 @@ from mltta.metrics.average_precision import (
 )
 from mltta.metrics.bootstrap import Difference, bootstrap_map, interval, interval_of, paired_difference
 from mltta.metrics.calibration import calibration_error
-from mltta.metrics.sets import SetMetrics, set_metrics
+from mltta.metrics.precision_recall import SetMetrics, set_metrics
 
 __all__ = [
     "LABEL_BINS",

@@ -40,6 +40,7 @@ from mltta.model.prompts import (
 from mltta.model.text_tower import TextTower
 from mltta.model.threads import each
 from mltta.model.vocabulary import Vocabulary
+from mltta.storage.folders import MINI, embedded_text_tower
 
 log = logging.getLogger("mltta")
 
@@ -99,6 +100,11 @@ class Backbone:
                 digest.update(key.encode())
                 digest.update(value.cpu().contiguous().numpy().tobytes())
         return digest.hexdigest()
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it reads text as the embedded model does, whatever it is called: then that model's captions fit."""
+        return self.text_fingerprint == embedded_text_tower()
 
     @cached_property
     def image_fingerprint(self) -> str:
@@ -280,7 +286,7 @@ class Backbone:
     def _open_vocabulary(self, templates: tuple[str, ...]) -> Vocabulary | None:
         """What ships with the model or is kept on this machine."""
         name = vocabulary_.identity(self._reads, templates, vocabulary_.words())
-        for file in (weights_.MINI / "vocabulary.safetensors", vocabulary_.kept_file(name)):
+        for file in (MINI / "vocabulary.safetensors", vocabulary_.kept_file(name)):
             kept = vocabulary_.load(file, name)
             if kept is not None:
                 kept.features = self.asarray(kept.features)

@@ -1,4 +1,4 @@
-"""One image's answer in plain data, as ``Tags.record()`` gives it: what every format and the journal are written from."""
+"""One image's answer in plain data, as ``Tags.record()`` gives it: what formats and the journal are written from."""
 
 from __future__ import annotations
 

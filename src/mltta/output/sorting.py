@@ -1,4 +1,4 @@
-"""Photos sorted into folders by their labels: copied or linked, never over a file that is there."""
+"""Files made of photos: copies and links sorted by label, pictures in folders like the photos' own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import filecmp
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mltta.errors import ConfigError, MlttaError
+from mltta.errors import ConfigError
 from mltta.output.keywords.jpeg import Jpeg
 from mltta.storage import atomic
 
@@ -74,7 +74,7 @@ class Sorting:
             number += 1
 
     def _put(self, photo: Path, target: Path) -> None:
-        try:
+        with atomic.writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             if not self.link:
                 with atomic.replacing(target, durable=False) as part:
@@ -84,8 +84,6 @@ class Sorting:
                 target.symlink_to(os.path.relpath(photo.absolute(), target.parent.resolve()))
             except (OSError, ValueError):  # Windows asks for rights, or it is another drive
                 os.link(photo, target)
-        except OSError as error:
-            raise MlttaError(f"{target} cannot be written: {error.strerror or error}") from error
 
 
 def _same(photo: Path, other: Path) -> bool:
@@ -96,3 +94,37 @@ def _same(photo: Path, other: Path) -> bool:
         return Jpeg.of(photo.read_bytes()).rest == Jpeg.of(other.read_bytes()).rest
     except (OSError, ValueError):
         return False
+
+
+class PicturePaths:
+    """Where the pictures of photos go: under the photos' own names, in folders like theirs, never two in one place.
+
+    >>> paths = PicturePaths(Path("out"), ".png")
+    >>> [paths(Path("in/sub") / name, Path("in")).as_posix() for name in ("a.jpg", "a.png")]
+    ['out/sub/a.png', 'out/sub/a.png.png']
+    """
+
+    def __init__(self, folder: Path, suffix: str = ""):
+        self.folder, self.suffix = folder, suffix
+        self._taken: dict[Path, Path] = {}
+        self._of: dict[Path, Path] = {}
+
+    def __call__(self, photo: Path, root: Path | None) -> Path:
+        """The place of a photo that was found under a root, or given itself."""
+        if photo not in self._of:
+            place = next(place for place in self._candidates(photo, root) if place not in self._taken)
+            self._taken[place] = photo
+            self._of[photo] = place
+        return self._of[photo]
+
+    def _candidates(self, photo: Path, root: Path | None) -> Iterator[Path]:
+        inner = Path(photo.name) if root is None else photo.relative_to(root)
+        own = Path((root or photo.parent).resolve().name)
+        for below in (inner, own / inner):
+            if self.suffix:
+                yield self.folder / below.with_suffix(self.suffix)
+            yield self.folder / below.with_name(f"{below.name}{self.suffix}")
+        number = 2
+        while True:
+            yield self.folder / inner.with_name(f"{inner.stem}-{number}{self.suffix or inner.suffix}")
+            number += 1

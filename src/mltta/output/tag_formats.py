@@ -52,7 +52,16 @@ def text_format(format: str, wide: bool = False) -> TextFormat | None:
     return None if made is None else made()
 
 
-def whole_of(format: str) -> Whole:
+def write_tags(part: Path, format: str, records: Iterable[Record], page: Page) -> None:
+    """Write a whole file in a format."""
+    text = text_format(format, page.wide)
+    if text is not None:
+        text.write(part, records)
+    else:
+        _whole(format)(part, records, page)
+
+
+def _whole(format: str) -> Whole:
     """How a format is written that needs all images at once."""
     if format == "parquet":
         from mltta.output.parquet import write_parquet

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mltta import __version__
 from mltta.captions.labelled import LabelledCaptions, label_captions
-from mltta.captions.open import open_captions
+from mltta.captions.open import chosen_captions
 from mltta.captions.store import CaptionBase, default_captions
-from mltta.labels import BUILT_IN, LabelSet, with_known_words
+from mltta.labels import LabelSet, with_known_words
 from mltta.labels.languages import translated
 from mltta.methods.base import Method
 from mltta.methods.create import create_method
@@ -50,18 +50,14 @@ class Question:
         """
         self.backbone = backbone
         given = LabelSet.of(labels)
-        self.labels = given if given.source in BUILT_IN else with_known_words(given)
+        self.labels = given if given.official else with_known_words(given)
         self.template = None if template is None else list(list_templates(template))
         self.descriptions: Mapping[str, Sequence[str]] | None = (
             None if descriptions is None else load_descriptions(descriptions, self.labels)
         )
-        self._captions: CaptionBase | Literal[False] | None
-        if captions is None or captions is False or isinstance(captions, CaptionBase):
-            self._captions = captions
-        else:
-            self._captions = False if captions == "none" else open_captions(captions, backbone)
+        self._captions = chosen_captions(captions, backbone)
         self._teacher = teacher
-        if backbone.name == "mini":
+        if backbone.is_embedded:
             _warn_if_not_english(self.labels)
 
     @cached_property

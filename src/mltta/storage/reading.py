@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import reprlib
 import stat
 from collections.abc import Iterator
@@ -29,6 +30,18 @@ UNREADABLE = (
     EOFError,
     csv.Error,
 )
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text can be written anywhere: no control characters, nothing that is not valid Unicode.
+
+    >>> [is_plain(text) for text in ("Hängebrücke 🌉", "dog\\x07", "\\ud800", "\\ufffe")]
+    [True, False, False, False]
+    """
+    return not _UNWRITABLE.search(text)
+
+
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 @contextmanager

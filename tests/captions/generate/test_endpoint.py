@@ -228,7 +228,7 @@ def test_ctrl_c_keeps_what_is_under_way_and_the_same_command_goes_on(tmp_path) -
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=20)[1].decode()
         assert process.returncode == 130, said
-        assert "the same command goes on from here" in said
+        assert "Rerun the command to continue" in said
         assert len(read_texts(out)) == len(server.bodies)  # what was asked for has been written down
     with endpoint() as server:
         done = generate_captions(VOC, OpenAIEngine("tiny", server.url), out, 30)

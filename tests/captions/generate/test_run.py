@@ -198,4 +198,4 @@ def test_the_command_says_what_is_missing(tmp_path) -> None:
     command = ["captions", "generate", "--out", out, "--labels"]
     assert "--engine openai needs --model" in mltta(*command, "voc", "--engine", "openai", check=2).stderr
     few = mltta(*command, "dog", "--engine", "composer", "--count", "900", "--attempts", "1000", check=1)
-    assert "of 900 captions after 1,000 attempts: a larger --attempts goes on from here" in few.stderr
+    assert "of 900 captions after 1,000 attempts: rerun with a larger --attempts to continue" in few.stderr

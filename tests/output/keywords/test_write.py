@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mltta.errors import MlttaError
+from mltta.errors import LabelError, MlttaError
+from mltta.labels import LabelSet
 from mltta.output.keywords.iptc import Resources
 from mltta.output.keywords.jpeg import XMP, Jpeg
 from mltta.output.keywords.write import embed, sidecar_of, undo, write_sidecar
@@ -181,3 +182,49 @@ def test_iptc_of_an_older_alphabet_keeps_its_letters():
     held.put(["cafés", "dog"])
     assert b"caf\xe9s" in (held.content() or b"")
     assert Resources(held.content()).keywords == ["cafés", "dog"]
+
+
+ITEMS = "<rdf:li>family</rdf:li>"
+FORMS = {
+    "structured items": '<rdf:Bag><rdf:li rdf:parseType="Resource"><rdf:value>family</rdf:value></rdf:li></rdf:Bag>',
+    "items with a language": '<rdf:Bag><rdf:li xml:lang="de">Familie</rdf:li></rdf:Bag>',
+    "an item with an address": '<rdf:Bag><rdf:li rdf:resource="urn:x"/></rdf:Bag>',
+    "bare text": "family",
+    "text beside a list": f"family<rdf:Bag>{ITEMS}</rdf:Bag>",
+    "alternatives": f"<rdf:Alt>{ITEMS}</rdf:Alt>",
+    "a list with a name": f'<rdf:Bag rdf:ID="x">{ITEMS}</rdf:Bag>',
+    "a nested description": f"<rdf:Description><rdf:value><rdf:Bag>{ITEMS}</rdf:Bag></rdf:value></rdf:Description>",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_keywords_in_a_form_that_would_be_lost_are_refused_and_the_photo_is_left_alone(jpeg, form):
+    odd = FOREIGN.replace(f"<rdf:Bag>{ITEMS}</rdf:Bag>".encode(), FORMS[form].encode())
+    assert odd != FOREIGN
+    with_xmp(jpeg, odd)
+    sidecar_of(jpeg).write_bytes(odd)
+    before = jpeg.read_bytes()
+    for write in (embed, write_sidecar):
+        with pytest.raises(MlttaError, match=r"a\.jpg.*left as it is"):
+            write(jpeg, ["dog"])
+    assert (jpeg.read_bytes(), sidecar_of(jpeg).read_bytes()) == (before, odd)
+
+
+@pytest.mark.parametrize("label", ["dog\x07", "dog\ncat", "\ud800", "dog\x9b31m", "\ufffe"])
+def test_labels_that_no_photo_should_hold_are_refused(jpeg, label):
+    before = jpeg.read_bytes()
+    for write in (embed, write_sidecar):
+        with pytest.raises(
+            MlttaError, match=r"a\.jpg.*: the label .* contains control characters or invalid Unicode"
+        ):
+            write(jpeg, ["cat", label])
+    assert jpeg.read_bytes() == before
+    assert not sidecar_of(jpeg).exists()
+    with pytest.raises(LabelError, match="contains control characters or invalid Unicode"):
+        LabelSet.of(["cat", label])
+
+
+def test_emoji_and_words_of_any_script_are_keywords(jpeg):
+    labels = ["👨‍👩‍👧 family", "звезда", "می‌خواهم"]
+    assert embed(jpeg, list(LabelSet.of(labels)))
+    assert undo(jpeg) == labels

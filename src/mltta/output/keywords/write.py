@@ -105,12 +105,9 @@ def _read(file: Path) -> bytes:
 
 def _put(file: Path, content: bytes, keep: Path | None) -> None:
     """Write a file in one step; one that is changed keeps its times and rights."""
-    try:
-        with atomic.replacing(file) as part:
-            part.write_bytes(content)
-            if keep is not None:
-                shutil.copystat(keep, part)
-                found = os.stat(keep)
-                os.utime(part, ns=(found.st_atime_ns, found.st_mtime_ns))
-    except OSError as error:
-        raise MlttaError(f"{file} cannot be written: {error.strerror}") from error
+    with atomic.writing(file), atomic.replacing(file) as part:
+        part.write_bytes(content)
+        if keep is not None:
+            shutil.copystat(keep, part)
+            found = os.stat(keep)
+            os.utime(part, ns=(found.st_atime_ns, found.st_mtime_ns))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree as ET
 
 from mltta.errors import MlttaError
+from mltta.storage.reading import is_plain
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DC = "http://purl.org/dc/elements/1.1/"
@@ -16,6 +17,7 @@ OURS = "urn:mltta:keywords:1.0/"
 for _prefix, _uri in {"rdf": RDF, "dc": DC, "x": META, "mltta": OURS}.items():
     ET.register_namespace(_prefix, _uri)
 
+_LISTS = [f"{{{RDF}}}{name}" for name in ("Bag", "Seq")]
 _HEAD = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n'
 _TAIL = '\n<?xpacket end="w"?>'
 
@@ -28,6 +30,7 @@ class Packet:
         content: a packet or a sidecar; None for a new one.
         where: what it is called in errors.
         """
+        self._where = where
         if content is None:
             self._root = ET.Element(f"{{{META}}}xmpmeta")
             ET.SubElement(self._root, f"{{{RDF}}}RDF")
@@ -49,6 +52,12 @@ class Packet:
 
     def set(self, labels: Sequence[str]) -> None:
         """Have these labels as our keywords: new ones are added, those of an earlier time taken back."""
+        odd = next((label for label in labels if not is_plain(label)), None)
+        if odd is not None:
+            raise MlttaError(
+                f"{self._where}: the label {odd[:40]!r} contains control characters or invalid Unicode, so no keywords "
+                "were written"
+            )
         kept, ours = merged(self.subjects, self.ours(), labels)
         self._put(f"{{{DC}}}subject", kept)
         self.remember("subject", ours)
@@ -79,9 +88,24 @@ class Packet:
             found += [item.text or "" for item in own.iter(f"{{{RDF}}}li")]
         return [text.strip() for text in found if text.strip()]
 
+    def _refuse_to_lose(self, name: str) -> None:
+        """Refuse keywords in a form that rewriting would lose: only plain items of one list are kept."""
+        for own in self._rdf.findall(f"./{{{RDF}}}Description/{name}"):
+            lists = list(own)
+            items = [item for held in lists for item in held]
+            plain = all(item.tag == f"{{{RDF}}}li" and not item.attrib and not len(item) for item in items)
+            between = [own.text, *(one.tail for one in (*lists, *items)), *(held.text for held in lists)]
+            bags = all(held.tag in _LISTS and not held.attrib for held in lists) and len(lists) < 2
+            if not plain or not bags or own.attrib or any(text and text.strip() for text in between):
+                raise MlttaError(
+                    f"{self._where}: its keywords (dc:subject) have qualifiers, fields or bare text, which adding "
+                    "others would lose; it was left as it is"
+                )
+
     def _put(self, name: str, values: Sequence[str]) -> None:
         if self._items(name) == list(values):
             return
+        self._refuse_to_lose(name)
         for one in self._rdf.findall(f"{{{RDF}}}Description"):
             one.attrib.pop(name, None)
             for own in one.findall(name):

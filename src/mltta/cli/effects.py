@@ -1,0 +1,164 @@
+"""What `mltta tag` does with photos besides tagging them: keywords, copies and links, pictures, thumbnails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from mltta.errors import ConfigError, MlttaError
+from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
+from mltta.output.records import Record, printable
+from mltta.output.sorting import PicturePaths, Sorting
+from mltta.storage.atomic import writing
+
+if TYPE_CHECKING:
+    from mltta.cli.tag_options import TagOptions
+    from mltta.tagger import Tags
+
+
+class Effect:
+    """Something done with every photo of a run."""
+
+    #: a folder that it writes to, whose pictures are not photos
+    folder: Path | None = None
+
+    def prepare(self, roots: Mapping[Any, Path | None]) -> None:
+        """Hear of all photos of the run, in order, before any is tagged."""
+
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+        """Do it with a photo; whether that changed the photo's file. Without tags, an earlier run tagged it."""
+        raise NotImplementedError
+
+    def notes(self) -> list[str]:
+        """What was done, for the summary."""
+        return []
+
+
+class Keywords(Effect):
+    """Writes the labels shown as keywords, into sidecar files or into JPEGs."""
+
+    def __init__(self, how: str, dry: bool, failed: list[str]):
+        """Args:
+        how: "sidecar" or "embed".
+        dry: only print what would be written.
+        failed: takes the reasons why some could not be.
+        """
+        self._embed, self._dry, self._failed = how == "embed", dry, failed
+        self._written = self._others = 0
+
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+        if self._embed and not is_jpeg(photo):
+            self._others += 1
+            return False
+        try:
+            changed = (embed if self._embed else write_sidecar)(photo, record["present"], self._dry)
+        except MlttaError as error:
+            self._failed.append(str(error))
+            return False
+        self._written += changed
+        if changed and self._dry:
+            target = photo if self._embed else sidecar_of(photo)
+            typer.echo(printable(f"{target}: {', '.join(record['present']) or 'no keywords'}"), err=True)
+        return changed and self._embed and not self._dry
+
+    def notes(self) -> list[str]:
+        photos = "1 photo" if self._written == 1 else f"{self._written:,} photos"
+        place = "into" if self._embed else "beside"
+        said = f"keywords written {place} {photos}; `mltta keywords undo` takes them back"
+        if self._dry:
+            said = f"keywords would be written {place} {photos}"
+        elif not self._written:
+            said = "no keywords to write that were not there"
+        left = f"{self._others:,} are not JPEGs, and got none: --keywords sidecar takes every format"
+        return [said, left] if self._others else [said]
+
+
+class Sorted(Effect):
+    """Copies or links photos into folders by label."""
+
+    def __init__(self, pattern: Path, link: bool, dry: bool):
+        self._sorting, self._dry, self._made = Sorting(pattern, link), dry, 0
+        self.folder = self._sorting.home
+
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+        made = self._sorting.put(photo, record["present"], self._dry)
+        self._made += len(made)
+        for target in made if self._dry else ():
+            typer.echo(printable(f"{photo} -> {target}"), err=True)
+        return False
+
+    def notes(self) -> list[str]:
+        one, several = ("link", "links") if self._sorting.link else ("copy", "copies")
+        would = "would be made" if self._dry else "made"
+        return [f"{self._made:,} {one if self._made == 1 else several} {would} in {self.folder}"]
+
+
+class Pictures(Effect):
+    """Draws each photo with its labels' bars, or with where the labels were found, in folders like the photos' own."""
+
+    def __init__(self, folder: Path, heat: bool):
+        self.folder, self._heat, self._missing = folder, heat, 0
+        self._paths = PicturePaths(folder, ".png")
+        with writing(folder):  # before any work is done
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def prepare(self, roots: Mapping[Any, Path | None]) -> None:
+        for photo, root in roots.items():
+            self._paths(photo, root)
+
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+        target = self._paths(photo, None)
+        if tags is None:
+            self._missing += not target.exists()
+            return False
+        from mltta.images.decode import load_image
+        from mltta.output.picture import annotate, where_sheet
+
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (where_sheet if self._heat else annotate)(load_image(photo), tags).save(target)
+        return False
+
+    def notes(self) -> list[str]:
+        said = (
+            f"{self._missing:,} that were done before have no picture in {self.folder}: --overwrite makes all"
+        )
+        return [said] if self._missing else []
+
+
+class Thumbnails(Effect):
+    """Keeps what a gallery shows with each record."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+        if tags is not None:
+            from mltta.output.gallery import for_gallery
+
+            record.update(for_gallery(photo, tags.where))
+        return False
+
+
+def effects_of(options: TagOptions, paths: list[Path], unwritten: list[str]) -> list[Effect]:
+    """What is done with each photo; copies are made after keywords were written, so that they have them.
+
+    Args:
+        paths: what is tagged, which copies must not lie among.
+        unwritten: takes the reasons why photos got no keywords.
+    """
+    if options.dry_run and not (options.keywords or options.copy_to or options.link_to):
+        raise ConfigError("--dry-run needs --keywords, --copy-to or --link-to")
+    found: list[Effect] = []
+    if options.keywords is not None:
+        found.append(Keywords(options.keywords, options.dry_run, unwritten))
+    for pattern, link in ((options.copy_to, False), (options.link_to, True)):
+        if pattern is not None:
+            found.append(sorted_ := Sorted(pattern, link, options.dry_run))
+            if any(sorted_.folder.resolve() == path.resolve() for path in paths):
+                raise ConfigError("--copy-to and --link-to need a folder other than the one that is tagged")
+    pictures = ((options.annotate, False), (options.where, True))
+    return found + [Pictures(own, heat) for own, heat in pictures if own is not None]

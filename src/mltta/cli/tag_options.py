@@ -1,0 +1,111 @@
+"""The options of `mltta tag`, and the tagger that they describe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from mltta.cli.groups import (
+    MethodOptions,
+    ModelOptions,
+    QuestionOptions,
+    RayOptions,
+    RunOptions,
+    open_backbone,
+    with_synonyms,
+)
+from mltta.cli.options import argument, option
+from mltta.cli.settings import settings_of
+
+if TYPE_CHECKING:
+    from mltta.tagger import Tagger
+
+Format = Literal["table", "csv", "json", "jsonl", "parquet", "html", "coco", "fiftyone"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """How tags are written."""
+
+    PANEL: ClassVar[str | None] = "Output"
+    format: Format | None = option(None, "Output format (default: from the file extension).", "-f")
+    wide: bool = option(False, "csv, parquet: one row per image instead of one row per label.")
+    overwrite: bool = option(False, "Replace the output instead of resuming.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """What is done with photo files."""
+
+    PANEL: ClassVar[str | None] = "Keywords and copies"
+    keywords: Literal["sidecar", "embed"] | None = option(
+        None, "Write labels as keywords, into sidecar files or into JPEGs."
+    )
+    copy_to: Path | None = option(None, "Copy photos into folders by label.", metavar="DIR/{label}")
+    link_to: Path | None = option(None, "Link photos into folders by label.", metavar="DIR/{label}")
+    dry_run: bool = option(False, "Only print which files would be written.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagOptions(
+    OutputOptions, FileOptions, QuestionOptions, MethodOptions, ModelOptions, RunOptions, RayOptions
+):
+    """Tag images and folders of images.
+
+    `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
+
+    `mltta tag holidays/ --labels my_labels.txt -o tags.csv -o tags.html`
+
+    Runs with `-o` are resumable: rerun the command to continue, or to add new photos.
+
+    `curl https://example.org/photo.jpg | mltta tag -`
+
+    `mltta tag s3://bucket/photos --ray -o tags` runs on a cluster; `mltta tag tags -o tags.csv` converts the result.
+
+    **Exit code**: 0 all images tagged, 1 some failed (they are listed), 2 wrong usage.
+    """
+
+    images: tuple[str, ...] = argument("PATH…", "Images, folders of images, or - for an image on stdin.")
+    labels: str | Any = option(
+        "everyday", "everyday, coco, voc, nuswide, a label file, or 'dog, cat | kitty'.", "-l"
+    )
+    method: str = option("auto", "Method name (see `mltta methods`) or path to a Python file.")
+    output: tuple[Path, ...] = option(
+        (), "Output files: .csv .json .jsonl .parquet .html .txt (default: the screen).", "-o"
+    )
+    top_k: int | None = option(None, "Maximum number of labels per image.", min=1, metavar="N")
+    threshold: float | None = option(
+        None, "Minimum score (default: 0.3). With --top-k, both limits apply.", min=0, max=1, metavar="SCORE"
+    )
+    annotate: Path | None = option(None, "Also save each image with its label bars to DIR.", metavar="DIR")
+    where: Path | None = option(None, "Also save label heat maps to DIR.", metavar="DIR")
+    allow_urls: bool = option(False, "Fetch images from http:// and https:// addresses.")
+    watch: bool = option(False, "Keep watching for new photos until Ctrl-C.")
+    quiet: bool = option(False, "No progress and no summary.", "-q")
+    verbose: bool = option(False, "Also print what is chosen: device, precision, batch size.", "-v")
+
+
+def open_tagger(options: TagOptions) -> Tagger:
+    """The tagger that the options describe, in this process or in a worker."""
+    from mltta.tagger import Tagger
+
+    labels = with_synonyms(options.labels, options)
+    (settings,) = settings_of([options.method], options.set, options.settings).values()
+    return Tagger(
+        open_backbone(options),
+        labels,
+        options.method,
+        captions=options.captions,
+        template=options.template,
+        descriptions=options.descriptions,
+        teacher=options.teacher,
+        preset=options.preset,
+        threshold=options.threshold,
+        top_k=options.top_k,
+        seed=options.seed,
+        execution=options.execution,
+        where=options.where is not None,
+        allow_urls=options.allow_urls,
+        **settings,
+    )
