@@ -45,7 +45,7 @@ def read_run(file: Path) -> dict[str, Any]:
 
 def check_run(run: Mapping[str, Any], folder: Path) -> None:
     """Refuse what cannot be compared with others: a run.json that is whole, but not one of `mltta eval`."""
-    kinds = {"labels": list, "settings": dict, "template": (str, list)}
+    kinds: dict[str, Any] = {"labels": list, "settings": dict, "template": (str, list)}
     kinds |= dict.fromkeys(("method", "dataset", "dataset_digest", "model"), str)
     kinds |= dict.fromkeys(("teacher", "descriptions", "online", "config", "order", "seed"), object)
     with reading(folder / "run.json", MlttaError, "it is not a result of `mltta eval`"):
