@@ -1,4 +1,4 @@
-"""Lines with checksums, the format of both journals: what version 0.2.0 wrote is read, and damage is told from a kill."""
+"""Lines with checksums, the format of both journals: version 0.2.0's are read, and damage is told from a kill."""
 
 from __future__ import annotations
 
