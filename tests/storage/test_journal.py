@@ -1,4 +1,4 @@
-"""Checksummed lines, the format of both journals: 0.2.0 files are read, and damage is told from a kill."""
+"""Lines with checksums, the format of both journals: version 0.2.0's are read, and damage is told from a kill."""
 
 from __future__ import annotations
 

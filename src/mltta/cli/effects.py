@@ -101,7 +101,7 @@ class Pictures(Effect):
 
     def __init__(self, folder: Path, heat: bool):
         self.folder, self._heat, self._missing = folder, heat, 0
-        self._paths = PicturePaths(folder, ".png")
+        self._paths = PicturePaths(folder)
         with writing(folder):  # before any work is done
             folder.mkdir(parents=True, exist_ok=True)
 
