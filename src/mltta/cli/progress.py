@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -75,22 +77,27 @@ def rate(count: int, seconds: float) -> str:
     return f"{a_second:.1f} per second" if a_second >= 0.1 else f"{60 * a_second:.1f} per minute"
 
 
+@contextmanager
+def counted(title: str, total: int) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on the error stream, and what moves it: called with how much is done, and of how much."""
+    with bar_on_terminal() as bar:
+        task = bar.add_task(title, total=total)
+
+        def moved(done: int, of: int | None = total) -> None:
+            bar.update(task, completed=done, total=of)
+
+        yield moved
+
+
 def bar_on_terminal() -> Bar:
     """A bar on the error stream, so that results can be piped."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
+        def render(self, task: Any) -> Text:
             return Text(f"{task.speed:.1f}/s" if task.speed else "")
 
     columns = (
