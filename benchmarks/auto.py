@@ -16,9 +16,10 @@ import json
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from torch import Tensor
 
 from mltta import Dataset, LabelSet, create_method, load_backbone, load_dataset
 from mltta.decision import SHOWN_FROM
-from mltta.methods.auto import Auto
+from mltta.methods.auto import Auto, Constants
 from mltta.metrics import average_precision, calibration_error, mean_average_precision, set_metrics
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
@@ -83,16 +84,20 @@ def evidence(method: Auto, images: Images, at_once: int = 64) -> Tensor:
     """Evidence (N, C), before the calibration, on the CPU."""
     found = []
     for start in range(0, len(images.data), at_once):
-        scales = [images.views.features(spec)[start : start + at_once].float() for spec in method.needs]
-        seen = method.over_scales([method.seen(views[:, 5:]) for views in scales])
-        found.append(method.evidence(seen, method.heard(scales)).cpu())
+        some = {spec: images.views.features(spec)[start : start + at_once].float() for spec in method.needs}
+        found.append(method.evidence(Encoded(some)).cpu())
     return torch.cat(found)
 
 
 def make(backbone: Backbone, labels: Any, **options: Any) -> Auto:
-    method = create_method("auto", backbone, labels, **options)
-    assert isinstance(method, Auto)
-    return method
+    """The method under some settings, and with some constants that are no settings."""
+    own = {field.name for field in fields(Constants)}
+    constants = replace(Constants(), **{name: value for name, value in options.items() if name in own})
+    with mock.patch.object(Auto, "constants", constants):
+        options = {name: value for name, value in options.items() if name not in own}
+        method = create_method("auto", backbone, labels, **options)
+        assert isinstance(method, Auto)
+        return method
 
 
 def ece(score: Tensor, truth: NDArray[np.int8], above: float = 0.0) -> float:
@@ -233,7 +238,7 @@ def main() -> None:
     methods = {name: make(backbone, images.data.labels, **options) for name, images in sets.items()}
     z = {name: evidence(methods[name], images) for name, images in sets.items()}
     if args.fit:
-        knee = methods["voc"].config.knee
+        knee = methods["voc"].c.knee
         theta = fit([(z[name], sets[name].truth) for name in sets], knee)
         tell("fitted slope, bend, offset", theta)
         options |= dict(zip(("slope", "bend", "offset"), theta, strict=True))

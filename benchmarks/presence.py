@@ -24,7 +24,6 @@ from mltta.cli.progress import bar_on_terminal
 from mltta.data import Dataset, load_dataset
 from mltta.decision import Presence
 from mltta.images.specs import ViewSpec
-from mltta.methods.retrieval import weak_label_counts
 from mltta.metrics import mean_average_precision, set_metrics
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
@@ -73,7 +72,7 @@ def score(backbone: Backbone, dataset: Dataset, features: Tensor, method: str) -
 def single_share(backbone: Backbone, labels: LabelSet, features: Tensor) -> float:
     """The share of views whose nearest caption names a single label: those that binding leaves alone."""
     captions = label_captions(labels, backbone, default_captions(backbone)).named()
-    counts = torch.cat([weak_label_counts(captions, part) for part in features.split(32)])
+    counts = torch.cat([captions.nearest_counts(part) for part in features.split(32)])
     return float((counts == 1).float().mean())
 
 

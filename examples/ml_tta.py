@@ -162,7 +162,7 @@ def main(photo: str, names: str = "coco") -> None:
     base = mltta.default_captions(backbone)
     sets = strong_label_sets(base.texts, labels)
     named = [i for i, own in enumerate(sets) if own]
-    captions = base.embeddings[named].float()
+    captions = torch.from_numpy(base.embeddings[named])
     k = torch.tensor([len(sets[i]) for i in named])
 
     wants = backbone.preprocess

@@ -23,7 +23,7 @@ def test_the_paper_in_one_file_gives_the_scores_of_the_fast_path(photo):
     labels, base = mltta.LabelSet.of("voc"), mltta.default_captions(backbone)
     sets = PAPER["strong_label_sets"](base.texts, labels)
     named = [i for i, own in enumerate(sets) if own]
-    captions, k = base.embeddings[named].float(), torch.tensor([len(sets[i]) for i in named])
+    captions, k = torch.from_numpy(base.embeddings[named]), torch.tensor([len(sets[i]) for i in named])
     assert len(set(k.tolist())) > 2
 
     wants = backbone.preprocess

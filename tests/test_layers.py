@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1] / "src" / "mltta"
 MAY_KNOW = {
     "errors": "",
     "arrays": "",
-    "storage": "errors",
+    "storage": "errors arrays",
     "labels": "errors storage",
     "objectives": "",
     "images": "errors storage",

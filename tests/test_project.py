@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import pkgutil
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -53,10 +55,34 @@ def test_the_citation_is_of_this_project_and_version():
     assert cited["preferred-citation"]["url"] == "https://openreview.net/forum?id=75PhjtbBdr"
 
 
+def test_the_address_of_the_repository_is_in_one_place():
+    """Until there is one it is a placeholder under a name that can never exist; then it is changed there alone."""
+    (address,) = PROJECT["project"]["urls"].values()
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    files = [ROOT / name for name in listed.stdout.split("\0") if name] or [
+        *ROOT.glob("*.*"),
+        *ROOT.glob("docs/*"),
+    ]
+    named = [
+        file.relative_to(ROOT).as_posix()
+        for file in files
+        if file.is_file() and address.removeprefix("https://").encode() in file.read_bytes()
+    ]
+    assert named == ["pyproject.toml"]
+
+
 def test_every_name_of_the_front_door_is_there():
     for name in mltta.__all__:
         assert getattr(mltta, name) is not None
     assert sorted(mltta._HOME_OF) == sorted(set(mltta.__all__) - {"__version__"})
+    tree = ast.parse(Path(mltta.__file__).read_text(encoding="utf-8"))
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    assert {
+        name.asname: node.module
+        for node in typed.body
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    } == mltta._HOME_OF, "type checkers see the same names"
 
 
 def test_hosted_tests_run_every_python_that_is_promised():

@@ -9,7 +9,7 @@ from PIL import Image
 
 import mltta
 from mltta.errors import ConfigError, ImageError
-from mltta.model.weights import MINI
+from mltta.storage.folders import MINI
 
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
 LABELS = ["car", "dog", "grass"]

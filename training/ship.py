@@ -14,7 +14,7 @@ from mltta import CaptionBase, load_backbone
 from mltta.model import vocabulary
 from mltta.model.model_folder import SUMS
 from mltta.model.prompts import list_templates
-from mltta.model.weights import MINI
+from mltta.storage.folders import MINI
 from training import tokenizer
 from training.model import WEIGHTS
 

@@ -18,8 +18,8 @@ from typing import Any
 from open_clip.tokenizer import SimpleTokenizer
 
 from mltta.model.model_folder import CONFIG, SUMS
-from mltta.model.weights import MINI
 from mltta.storage import checksums
+from mltta.storage.folders import MINI
 
 BPE = "bpe.txt.gz"
 FILES = ("tokenizer.json", "tokenizer_config.json")

@@ -11,146 +11,71 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from mltta.captions.generate.sampling import Cooccurrence
-    from mltta.captions.store import CaptionBase, default_captions
-    from mltta.data import Dataset, list_datasets, load_dataset
-    from mltta.decision import Decision, Presence
-    from mltta.errors import (
-        CaptionError,
-        ConfigError,
-        DatasetError,
-        EngineError,
-        HubError,
-        ImageError,
-        LabelError,
-        MlttaError,
-        WeightsError,
-    )
-    from mltta.evaluation.evaluate import Evaluation, evaluate
-    from mltta.evaluation.recipes import Recipe
-    from mltta.evaluation.results import Result
-    from mltta.evaluation.summary import Summary
-    from mltta.images.decode import load_image
-    from mltta.images.specs import ViewSpec
-    from mltta.labels import LabelSet
-    from mltta.methods import (
-        Config,
-        Method,
-        OnlineMethod,
-        TransductiveMethod,
-        TuningConfig,
-        ViewConfig,
-        create_method,
-        list_methods,
-        register,
-    )
-    from mltta.model.backbone import Backbone
-    from mltta.model.encoded import Encoded
-    from mltta.model.load import load_backbone
-    from mltta.model.maple import with_prompts
-    from mltta.model.variations import generate_variations
-    from mltta.session.execution import Execution
-    from mltta.session.features import encode_images
-    from mltta.tagger import Tagger, Tags
-    from mltta.tagger.zero_shot import ZeroShotPipeline
-
 __version__ = "0.2.0"
 
-# Imported when first used: torch and open_clip take seconds, and `mltta --help` needs neither.
+#: every public name by its home, imported when first used: torch takes seconds, and `mltta --help` does not need it
 _HOMES = {
-    "mltta.captions.store": ("CaptionBase", "default_captions"),
-    "mltta.data": ("Dataset", "list_datasets", "load_dataset"),
-    "mltta.captions.generate.sampling": ("Cooccurrence",),
-    "mltta.decision": ("Decision", "Presence"),
-    "mltta.errors": (
-        "CaptionError",
-        "ConfigError",
-        "DatasetError",
-        "EngineError",
-        "HubError",
-        "ImageError",
-        "LabelError",
-        "MlttaError",
-        "WeightsError",
-    ),
-    "mltta.evaluation.evaluate": ("Evaluation", "evaluate"),
-    "mltta.evaluation.recipes": ("Recipe",),
-    "mltta.evaluation.results": ("Result",),
-    "mltta.evaluation.summary": ("Summary",),
-    "mltta.images.decode": ("load_image",),
-    "mltta.images.views": ("ViewSpec",),
-    "mltta.labels": ("LabelSet",),
-    "mltta.methods": (
-        "Config",
-        "Method",
-        "OnlineMethod",
-        "TransductiveMethod",
-        "TuningConfig",
-        "ViewConfig",
-        "create_method",
-        "list_methods",
-        "register",
-    ),
-    "mltta.model.backbone": ("Backbone",),
-    "mltta.model.encoded": ("Encoded",),
-    "mltta.model.load": ("load_backbone",),
-    "mltta.model.maple": ("with_prompts",),
-    "mltta.model.variations": ("generate_variations",),
-    "mltta.session.execution": ("Execution",),
-    "mltta.session.features": ("encode_images",),
-    "mltta.tagger": ("Tagger", "Tags"),
-    "mltta.tagger.zero_shot": ("ZeroShotPipeline",),
+    "captions.generate.sampling": "Cooccurrence",
+    "captions.store": "CaptionBase default_captions",
+    "data": "Dataset list_datasets load_dataset",
+    "decision": "Decision Presence",
+    "errors": "CaptionError ConfigError DatasetError EngineError "
+    "HubError ImageError LabelError MlttaError WeightsError",
+    "evaluation.evaluate": "Evaluation evaluate",
+    "evaluation.recipes": "Recipe",
+    "evaluation.results": "Result",
+    "evaluation.summary": "Summary",
+    "images.decode": "load_image",
+    "images.specs": "ViewSpec",
+    "labels": "LabelSet",
+    "methods": "Config Method OnlineMethod TransductiveMethod "
+    "TuningConfig ViewConfig create_method list_methods register",
+    "model.backbone": "Backbone",
+    "model.encoded": "Encoded",
+    "model.load": "load_backbone",
+    "model.maple": "with_prompts",
+    "model.names": "list_models",
+    "model.variations": "generate_variations",
+    "session.execution": "Execution",
+    "session.features": "encode_images",
+    "tagger": "Tagger Tags",
+    "tagger.zero_shot": "ZeroShotPipeline",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: f"mltta.{home}" for home, names in _HOMES.items() for name in names.split()}
+__all__ = ["__version__", *_HOME_OF]
 
-__all__ = [
-    "Backbone",
-    "CaptionBase",
-    "CaptionError",
-    "Config",
-    "ConfigError",
-    "Cooccurrence",
-    "Dataset",
-    "DatasetError",
-    "Decision",
-    "Encoded",
-    "EngineError",
-    "Evaluation",
-    "Execution",
-    "HubError",
-    "ImageError",
-    "LabelError",
-    "LabelSet",
-    "Method",
-    "MlttaError",
-    "OnlineMethod",
-    "Presence",
-    "Recipe",
-    "Result",
-    "Summary",
-    "Tagger",
-    "Tags",
-    "TransductiveMethod",
-    "TuningConfig",
-    "ViewConfig",
-    "ViewSpec",
-    "WeightsError",
-    "ZeroShotPipeline",
-    "__version__",
-    "create_method",
-    "default_captions",
-    "encode_images",
-    "evaluate",
-    "generate_variations",
-    "list_datasets",
-    "list_methods",
-    "load_backbone",
-    "load_dataset",
-    "load_image",
-    "register",
-    "with_prompts",
-]
+if TYPE_CHECKING:  # the same names, for type checkers and editors
+    # isort: off
+    from mltta.captions.generate.sampling import Cooccurrence as Cooccurrence
+    from mltta.captions.store import CaptionBase as CaptionBase, default_captions as default_captions
+    from mltta.data import Dataset as Dataset, list_datasets as list_datasets, load_dataset as load_dataset
+    from mltta.decision import Decision as Decision, Presence as Presence
+    from mltta.errors import CaptionError as CaptionError, ConfigError as ConfigError
+    from mltta.errors import DatasetError as DatasetError, EngineError as EngineError, HubError as HubError
+    from mltta.errors import ImageError as ImageError, LabelError as LabelError, MlttaError as MlttaError
+    from mltta.errors import WeightsError as WeightsError
+    from mltta.evaluation.evaluate import Evaluation as Evaluation, evaluate as evaluate
+    from mltta.evaluation.recipes import Recipe as Recipe
+    from mltta.evaluation.results import Result as Result
+    from mltta.evaluation.summary import Summary as Summary
+    from mltta.images.decode import load_image as load_image
+    from mltta.images.specs import ViewSpec as ViewSpec
+    from mltta.labels import LabelSet as LabelSet
+    from mltta.methods import Config as Config, Method as Method, OnlineMethod as OnlineMethod
+    from mltta.methods import TransductiveMethod as TransductiveMethod, TuningConfig as TuningConfig
+    from mltta.methods import ViewConfig as ViewConfig, create_method as create_method
+    from mltta.methods import list_methods as list_methods, register as register
+    from mltta.model.backbone import Backbone as Backbone
+    from mltta.model.encoded import Encoded as Encoded
+    from mltta.model.load import load_backbone as load_backbone
+    from mltta.model.maple import with_prompts as with_prompts
+    from mltta.model.names import list_models as list_models
+    from mltta.model.variations import generate_variations as generate_variations
+    from mltta.session.execution import Execution as Execution
+    from mltta.session.features import encode_images as encode_images
+    from mltta.tagger import Tagger as Tagger, Tags as Tags
+    from mltta.tagger.zero_shot import ZeroShotPipeline as ZeroShotPipeline
+    # isort: on
 
 
 def __getattr__(name: str) -> object:
@@ -160,4 +85,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 import numpy as np
-from array_api_compat import array_namespace, is_torch_array
+from array_api_compat import array_namespace, device, is_torch_array
 
 #: a NumPy array or a torch tensor
 Array: TypeAlias = Any
@@ -18,7 +18,7 @@ def to_numpy(x: Array) -> Any:
 
 def like(values: Any, x: Array) -> Array:
     """Values as an array of the kind of `x`, on its device."""
-    return array_namespace(x).asarray(values, device=x.device)
+    return array_namespace(x).asarray(values, device=device(x))
 
 
 def softmax(x: Array, axis: int = -1) -> Array:
@@ -73,7 +73,7 @@ def sum_by(x: Array, owner: Array, count: int) -> Array:
 def multi_hot(members: Array, count: int) -> Array:
     """Sets (..., W) of numbers below `count` as zeros and ones (..., count), float32."""
     xp = array_namespace(members)
-    hot = xp.zeros((*members.shape[:-1], count), dtype=xp.float32, device=members.device)
+    hot = xp.zeros((*members.shape[:-1], count), dtype=xp.float32, device=device(members))
     if is_torch_array(members):
         return hot.scatter_(-1, members.long(), 1.0)
     np.put_along_axis(hot, members, 1, axis=-1)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import save
 
 from mltta import CaptionBase, LabelSet
 from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.store import default_captions
 from mltta.errors import CaptionError
+from mltta.storage import checksums
 from tests import golden_data as golden
 
 TEXTS = [
@@ -36,14 +40,14 @@ def base(backbone) -> CaptionBase:
 def test_blank_and_repeated_texts_are_dropped_and_the_rest_embedded(base, backbone):
     assert base.texts == TEXTS[:4]
     want = backbone.model.encode_text(backbone.tokenizer(base.texts), normalize=True)
-    torch.testing.assert_close(base.embeddings, want, atol=2e-6, rtol=0)
+    torch.testing.assert_close(torch.from_numpy(base.embeddings), want, atol=2e-6, rtol=0)
 
 
 def test_a_saved_base_loads_equal_and_only_for_the_backbone_that_built_it(base, backbone, tmp_path):
     base.save(tmp_path / "base")
     again = CaptionBase.load(tmp_path / "base", backbone)
     assert again.texts == base.texts
-    assert torch.equal(again.embeddings, base.embeddings)
+    assert np.array_equal(again.embeddings, base.embeddings)
     assert not any(path.suffix in (".pkl", ".pt") for path in (tmp_path / "base").iterdir())
     with pytest.raises(CaptionError, match="another backbone"):
         CaptionBase.load(tmp_path / "base", golden.backbone("rn"))
@@ -114,7 +118,7 @@ def test_votes_are_the_similarity_weighted_share_of_captions_that_name_a_label()
 
 def test_a_compact_base_loads_nearly_equal_at_a_quarter_of_the_size(base, backbone, tmp_path):
     texts = [f"caption {i}" for i in range(500)]
-    big = CaptionBase(texts, base.embeddings[:1].repeat(500, 1), base.fingerprint)
+    big = CaptionBase(texts, base.embeddings[:1].repeat(500, axis=0), base.fingerprint)
     big.save(tmp_path / "whole")
     big.save(tmp_path / "compact", compact=True)
     loaded = CaptionBase.load(tmp_path / "compact", backbone)
@@ -128,7 +132,7 @@ def test_the_default_captions_of_another_backbone_are_embedded_once_and_kept(bac
     first = default_captions(backbone)
     assert len(first) == 16_000
     monkeypatch.setattr(type(backbone), "encode_texts", lambda *_: pytest.fail("embedded twice"))
-    assert torch.equal(default_captions(backbone).embeddings, first.embeddings)
+    assert np.array_equal(default_captions(backbone).embeddings, first.embeddings)
 
 
 def test_k_counts_a_set_or_every_mention(backbone):
@@ -151,6 +155,27 @@ def test_retrieval_is_exact_and_nearest_first():
         similar = sorted(range(300), key=lambda n: -float(query[i, j] @ embeddings[n]))
         assert found[i, j].tolist() == similar[:7]
     assert labelled.nearest(query, 999).shape == (2, 5, 300)
+
+
+def test_a_base_without_captions_is_refused(base, backbone, tmp_path):
+    with pytest.raises(CaptionError, match="needs at least one caption"):
+        CaptionBase([], torch.zeros(0, 8), backbone.text_fingerprint)
+    with pytest.raises(CaptionError, match="no captions"):
+        CaptionBase.build([], backbone)
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(CaptionError, match="holds no captions"):
+        CaptionBase.from_file(tmp_path / "empty.txt", backbone)
+    base.save(tmp_path / "base")
+    config = json.loads((tmp_path / "base/config.json").read_text())
+    held = save({"embeddings": torch.zeros(0, config["dim"])})
+    (tmp_path / "base/texts.txt").write_bytes(b"")
+    (tmp_path / "base/embeddings.safetensors").write_bytes(held)
+    config |= {"captions": 0, "texts_blake2b": hashlib.blake2b(b"", digest_size=16).hexdigest()}
+    config |= {"embeddings_crc32": f"{checksums.of_bytes(held):08x}"}
+    del config[checksums.CHECKSUM]
+    (tmp_path / "base/config.json").write_text(json.dumps(checksums.sealed(config)))
+    with pytest.raises(CaptionError, match="needs at least one caption"):
+        CaptionBase.load(tmp_path / "base", backbone)
 
 
 def test_wrong_caption_files_are_named(backbone, tmp_path):

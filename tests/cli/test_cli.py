@@ -176,7 +176,7 @@ def test_a_path_that_is_missing_is_listed_and_the_rest_is_tagged(messy):
 
 def test_a_folder_for_pictures_that_cannot_be_made_is_refused_before_any_work(messy):
     done = mltta("tag", messy / "good1.jpg", *MODEL, "--annotate", messy / "text.jpg", check=2)
-    assert "cannot be used for pictures" in done.stderr
+    assert "cannot be written" in done.stderr
     assert done.stdout == ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -11,7 +12,7 @@ from PIL import Image
 from mltta.data import DatasetError, load_dataset
 from mltta.errors import ConfigError, ImageError
 from mltta.images.decode import load_image
-from mltta.labels import LabelSet
+from mltta.labels import LabelSet, with_known_words
 from tests.data.pictures import save_pictures
 
 datasets = pytest.importorskip("datasets")
@@ -81,11 +82,16 @@ def test_given_labels_put_classes_in_their_order_and_refuse_others(tmp_path):
         load_dataset("hf", tmp_path, labels="dog, cat")
 
 
-def test_classes_of_a_built_in_set_bring_its_synonyms(tmp_path):
+def test_classes_of_a_built_in_set_are_read_as_its_labels_whoever_asks(tmp_path):
+    """The loader gives them as they are; known words are added once, for every caller, as to a list typed by hand."""
     voc = LabelSet.load("voc")
     feature = datasets.Sequence(datasets.ClassLabel(names=list(voc.names)))
     save(tmp_path, {"labels": ROWS}, {"labels": feature})
-    assert load_dataset("hf", tmp_path).labels == voc
+    labels = load_dataset("hf", tmp_path).labels
+    assert (labels.names, labels.official) == (voc.names, False)
+    known = with_known_words(labels)
+    assert known.texts == voc.texts
+    assert known == replace(with_known_words(LabelSet.of(list(voc.names))), source=known.source)
 
 
 def test_images_are_decoded_only_when_opened(tmp_path):

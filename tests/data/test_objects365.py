@@ -50,6 +50,7 @@ def test_categories_of_the_same_name_are_one_label(tree):
     save_pictures(tree, *(image["file_name"] for image in TABLE["images"]))
     data = load_dataset("objects365", tree)
     assert data.labels.names == ("Sneakers", "Wine Glass", "Pot/Pan, Lid")
+    assert data.labels.official
     assert data.targets.tolist() == [[0, 0, 1], [0, 1, 0]]
     assert data.notes == ("1 categories are merged into others of the same name",)
 

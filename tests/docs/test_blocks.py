@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mltta.captions import labelled
 from mltta.labels import LabelSet
-from mltta.methods import base
+from mltta.methods import registry
 from mltta.model import load as loading
 from mltta.model.image_tower import ImageTower
 from mltta.tagger import tagger, zero_shot
@@ -120,7 +120,7 @@ def place(tmp_path, monkeypatch):
 def test_the_blocks_of_a_page_run(page, place, record_property):
     names: dict[str, object] = {"__name__": "__main__"}
     ran, why = 0, Counter()
-    with mock.patch.dict(base._REGISTRY):
+    with mock.patch.dict(registry._REGISTRY):
         for block in blocks_of(PAGES[page], page):
             if block.reason:
                 assert block.reason in REASONS, f"{block}: {block.reason!r} is no reason that the tests know"

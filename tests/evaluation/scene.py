@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -75,7 +76,8 @@ def run(
 def bits(result: Result) -> dict[str, bytes]:
     """Each image's scores of every branch, to the last bit, by the id that its record says."""
     rows = result.branches()
-    ids = {record["index"]: record["id"] for record in result.records()}
+    lines = map(json.loads, (result.folder / "images.jsonl").read_text().splitlines())
+    ids = {line["index"]: line["id"] for line in lines}
     return {ids[int(place)]: rows[i].tobytes() for i, place in enumerate(result.scored)}
 
 

@@ -11,8 +11,9 @@ import torch
 
 from mltta.data import Dataset
 from mltta.errors import ConfigError, MlttaError
+from mltta.evaluation.comparison import comparison, lines
 from mltta.evaluation.recipes import Recipe
-from mltta.evaluation.summary import Summary, comparison, lines
+from mltta.evaluation.summary import Summary
 from mltta.methods.clip import Clip
 from mltta.model.encoded import Encoded
 from tests.evaluation.scene import EPISODIC, bits, make_dataset, run

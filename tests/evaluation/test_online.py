@@ -8,8 +8,8 @@ import torch
 
 from mltta import create_method
 from mltta.evaluation import evaluate as evaluator
+from mltta.evaluation.comparison import comparison, lines
 from mltta.evaluation.recipes import Recipe
-from mltta.evaluation.summary import comparison, lines
 from mltta.methods.base import OnlineMethod
 from tests import golden_data as golden
 from tests.evaluation.scene import LABELS, bits, encoded, make_dataset, run, shuffled

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from mltta.captions.store import CaptionBase
+from mltta.evaluation.comparison import lines
 from mltta.evaluation.recipes import Recipe
-from mltta.evaluation.summary import lines
 from mltta.model.maple import with_prompts
 from mltta.session.execution import Execution
 from tests import golden_data as golden
@@ -68,7 +68,9 @@ def captions(*added: str) -> CaptionBase:
 
 
 def rounded(base: CaptionBase) -> CaptionBase:
-    return CaptionBase(base.texts, base.embeddings.half().float(), base.fingerprint, base.model)
+    return CaptionBase(
+        base.texts, base.embeddings.astype("float16").astype("float32"), base.fingerprint, base.model
+    )
 
 
 def labels(**changes) -> dict:

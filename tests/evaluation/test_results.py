@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from mltta.errors import MlttaError
 from mltta.evaluation.results import Result, find_results
-from mltta.evaluation.rows import Record
+from mltta.evaluation.rows import Outcome
 from mltta.evaluation.run_file import check_run
 from mltta.evaluation.writing import ResultWriter
 from mltta.methods.base import Emits
@@ -30,9 +30,9 @@ SCORES = np.random.default_rng(1).normal(size=(6, 2, 3)).astype(np.float32)
 SHOWN = np.random.default_rng(2).random((6, 3), np.float32)
 #: image 2 failed, and the records come in another order than the images
 RECORDS = [
-    Record(index, f"bild {index} ü\n", error="no such file")
+    Outcome(index, f"bild {index} ü\n", error="no such file")
     if index == 2
-    else Record(index, f"bild {index} ü\n", SCORES[index], SHOWN[index], present=(index % 3,), ms=1.5)
+    else Outcome(index, f"bild {index} ü\n", SCORES[index], SHOWN[index], present=(index % 3,), ms=1.5)
     for index in (3, 0, 2, 5, 1, 4)
 ]
 ROW = (2 + 1) * 3 * 4
@@ -158,14 +158,16 @@ def test_a_folder_of_another_run_is_refused_and_left_as_it_is(whole):
 
 
 OTHER = """
-import fcntl, sys
-file = open(sys.argv[1], "ab")
+import sys
+from pathlib import Path
+from mltta.errors import MlttaError
+from mltta.storage.lock import locked
 try:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    print("mine", flush=True)
-except OSError:
+    with locked(Path(sys.argv[1]), "it"):
+        print("mine", flush=True)
+        sys.stdin.read()
+except MlttaError:
     print("taken", flush=True)
-sys.stdin.read()
 """
 
 
@@ -173,7 +175,7 @@ def test_two_processes_never_write_to_one_result(tmp_path):
     """Their rows and records would interleave, and a row could be taken for another image's."""
 
     def other() -> tuple[subprocess.Popen, bytes]:
-        command = [sys.executable, "-c", OTHER, str(tmp_path / "scores.f32")]
+        command = [sys.executable, "-c", OTHER, str(tmp_path / ".lock")]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdout is not None
         return process, process.stdout.readline()
@@ -185,7 +187,7 @@ def test_two_processes_never_write_to_one_result(tmp_path):
     ours.close()
     process, said = other()
     assert said == b"mine\n"
-    with pytest.raises(MlttaError, match="is being written by another process"):
+    with pytest.raises(MlttaError, match="is being written by process"):
         ResultWriter(tmp_path, RUN, TARGETS, branches=2)
     process.kill()
     process.communicate()
@@ -283,7 +285,7 @@ def test_what_is_no_result_is_told_in_a_sentence(whole, tmp_path):
 def test_ids_that_are_not_unicode_survive(tmp_path):
     odd = os.fsdecode(b"caf\xe9.jpg")
     writer = ResultWriter(tmp_path, RUN, TARGETS[:1], branches=2)
-    writer.write([Record(0, odd, error=f"{odd}: gone")])
+    writer.write([Outcome(0, odd, error=f"{odd}: gone")])
     writer.close()
     assert Result(tmp_path).failed == {odd: f"{odd}: gone"}
     assert all(json.loads(line)["id"] == odd for line in (tmp_path / "images.jsonl").read_text().splitlines())

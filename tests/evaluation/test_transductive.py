@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mltta import create_method
-from mltta.evaluation.summary import RECONSTRUCTED, comparison, lines
+from mltta.evaluation.comparison import RECONSTRUCTED, comparison, lines
 from mltta.session.features import encode_images
 from tests import golden_data as golden
 from tests.evaluation.scene import bits, captions, make_dataset, run

@@ -25,8 +25,8 @@ from mltta.cli.settings import read_config, settings_of
 from mltta.data.coco import load_coco
 from mltta.data.own_folder import load_folder
 from mltta.errors import MlttaError
+from mltta.evaluation.comparison import by_dataset, comparison, lines
 from mltta.evaluation.results import find_results
-from mltta.evaluation.summary import by_dataset, comparison, lines
 from mltta.images.decode import image_id, load_image
 from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from mltta import LabelSet, Tagger
 from mltta.labels import BUILT_IN, with_known_words
@@ -45,6 +47,30 @@ def test_two_labels_never_become_one():
     found = with_known_words(LabelSet.of(["dog", "dogs", "the dog", "brown dog"]))
     assert found.texts == ("dog", "dogs", "the dog", "brown dog")
     assert "dog" not in found.synonyms[3], "it is a label of its own"
+
+
+KNOWN = """dog, tvmonitor, tv monitor, TV, people, person, sofa, couch, puma, cat, kitty, grape, grapes, glasses, bus,
+pottedplant, potted plant, diningtable, red panda, black hole, zebu""".replace("\n", " ").split(", ")
+#: what people type: known labels, their synonyms and others, in any number, behind articles, counts and colours
+TYPED = st.builds(
+    "{}{}{}".format,
+    st.sampled_from(["", "", "", "the ", "a ", "two ", "some ", "red ", "two red ", "3 "]),
+    st.sampled_from(KNOWN),
+    st.sampled_from(["", "", "s"]),
+)
+
+
+@example(["tvmonitors", "the tvmonitor"])
+@given(st.lists(TYPED, min_size=1, max_size=8, unique_by=lambda name: name.casefold()))
+def test_what_is_known_is_added_once_however_often_it_is_asked_for(names):
+    """Of "tvmonitors, the tvmonitor" the second pass read both as the same thing."""
+    once = with_known_words(LabelSet.of(names))
+    assert with_known_words(once) == once
+
+
+def test_published_lists_are_official_and_typed_ones_are_not():
+    assert all(LabelSet.load(name).official for name in BUILT_IN)
+    assert not LabelSet.of(list(LabelSet.load("voc").names)).official
 
 
 def test_the_answer_is_that_of_the_plain_label():

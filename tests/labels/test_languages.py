@@ -10,7 +10,7 @@ import pytest
 from mltta import LabelSet, Tagger
 from mltta.labels.languages import _ALSO_ENGLISH, _languages, translated
 from mltta.labels.sets import BUILT_IN
-from mltta.model.weights import MINI
+from mltta.storage.folders import MINI
 
 
 @pytest.mark.parametrize(

@@ -180,3 +180,36 @@ def test_unusable_json_is_refused(tmp_path: Path, content: str) -> None:
 def test_a_set_made_by_hand_must_fit_together() -> None:
     with pytest.raises(LabelError, match="2 names, 1 texts"):
         LabelSet(("dog", "cat"), ("dog",), ((), ()))
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ("do\x07g", r"a control character \(U\+0007\), which no file can hold: 'do\\x07g'"),
+        ("dog\x85s", r"a control character \(U\+0085\)"),
+        ("hot\ndog", r"a control character \(U\+000A\)"),
+        ("d\ud83dog", r"half a surrogate pair \(U\+D83D\)"),
+        ("dog\ufdd0", r"no character \(U\+FDD0\)"),
+        ("dog\uffff", r"no character \(U\+FFFF\)"),
+        ("dog\U0010fffe", r"no character \(U\+10FFFE\)"),
+    ],
+)
+def test_labels_that_no_file_can_hold_are_refused_by_name_whoever_gives_them(label, said, tmp_path):
+    """They were written into photos, which other programs then could not read."""
+    synonym = {"cat": [label]} if not any(map(str.isspace, label)) else {label: []}
+    for given in ([label, "cat"], f"cat, {label}", {label: ["x"]}, synonym):
+        with pytest.raises(LabelError, match=said):
+            LabelSet.of(given)
+    with pytest.raises(LabelError, match=said):
+        LabelSet(("x",), (label,), ((),))
+    file = tmp_path / "labels.json"
+    file.write_text(json.dumps([label, "cat"]))
+    with pytest.raises(LabelError, match=said):
+        LabelSet.of(file)
+
+
+@pytest.mark.parametrize(
+    "label", ["Bär", "狗", "🐶", "c\u0301", "\ufffd", "dog\u00a0house", "👩\u200d🚀", "\ue000"]
+)
+def test_every_other_character_may_be_in_a_label(label):
+    assert LabelSet.of([label]).names == (label,)

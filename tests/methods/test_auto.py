@@ -16,7 +16,7 @@ from mltta.captions.store import default_captions
 from mltta.errors import ConfigError
 from mltta.images.geometry import cover
 from mltta.labels import with_known_words
-from mltta.methods.auto import Auto, AutoConfig
+from mltta.methods.auto import Auto, AutoConfig, Constants
 from mltta.methods.words import APART, label_words
 from mltta.model.backbone import Backbone
 from mltta.model.vocabulary import background_words
@@ -40,7 +40,7 @@ def photos():
     return encode_images(mini(), [Image.open(photo) for photo in PHOTOS], make("cat, dog").needs)
 
 
-def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
+def naive(labels: str, image: int, c: Constants) -> list[float]:
     """The log-odds of each label of one photo, window by window and word by word."""
     backbone, table = mini(), with_known_words(LabelSet.of(labels))
     s = backbone.logit_scale
@@ -68,7 +68,7 @@ def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
             for t in (names[label], *synonyms[label])
         )
     shares, bests = np.zeros(len(names)), np.zeros(len(names))
-    specs = c.specs(224)
+    specs = AutoConfig().specs(224)
     for spec, counts in zip(specs, (c.smaller, 1 - c.smaller - c.larger, c.larger), strict=True):
         total, weights, best = np.zeros(len(names)), 0.0, np.zeros(len(names))
         for view in photos().features(spec)[image, 5:].double().numpy():
@@ -104,10 +104,11 @@ def naive(labels: str, image: int, c: AutoConfig) -> list[float]:
 
 
 @pytest.mark.parametrize(("image", "longest"), [(0, 100), (1, 100), (1, 2)])
-def test_the_rule_is_the_loop_of_its_page(image, longest):
+def test_the_rule_is_the_loop_of_its_page(monkeypatch, image, longest):
+    monkeypatch.setattr(Auto, "constants", Constants(longest=longest))
     labels = "cat, helmet, flag"
-    got = make(labels, longest=longest).branches(photos())["view"][image].double()
-    plain = naive(labels, image, AutoConfig(longest=longest))
+    got = make(labels).branches(photos())["view"][image].double()
+    plain = naive(labels, image, Constants(longest=longest))
     torch.testing.assert_close(got, torch.tensor(plain, dtype=torch.float64), atol=2e-3, rtol=0)
 
 
@@ -165,7 +166,6 @@ def test_cells_are_covered_as_far_as_intervals_reach():
     [
         {"background": -1.0},
         {"silence": 0.0},
-        {"effort": "slow"},
         {"longest": 0},
         {"smaller": 0.5},
         {"peak": 2.0},
@@ -173,7 +173,14 @@ def test_cells_are_covered_as_far_as_intervals_reach():
 )
 def test_constants_that_make_no_sense_are_refused(bad):
     with pytest.raises(ConfigError):
-        AutoConfig(**bad)
+        Constants(**bad)
+
+
+def test_only_the_effort_can_be_set():
+    with pytest.raises(ConfigError, match="choose from fast, best"):
+        AutoConfig(effort="slow")
+    with pytest.raises(ConfigError, match="no option 'peak' for this method; it takes effort"):
+        make("cat", peak=0.5)
 
 
 def test_a_method_that_cannot_tell_where_is_refused_before_any_photo():

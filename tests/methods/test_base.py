@@ -11,9 +11,10 @@ import torch
 from mltta import Tagger, create_method, list_methods
 from mltta.errors import ConfigError
 from mltta.images.specs import ViewSpec
-from mltta.methods import base
-from mltta.methods.base import Method, register
+from mltta.methods import registry
+from mltta.methods.base import Method
 from mltta.methods.config import Config
+from mltta.methods.registry import register
 from mltta.model.encoded import Encoded, union
 from mltta.objectives import entropy
 from tests import golden_data as golden
@@ -34,7 +35,7 @@ def test_a_setting_that_hides_what_a_tagger_takes_is_refused():
         register("mine", "a method")(type("Other", (Method,), {"Config": Mine}))
     assert "mine" not in list_methods()
     given = set(inspect.signature(create_method).parameters) | set(inspect.signature(Tagger).parameters)
-    assert given - {"options"} == base.TAKEN
+    assert given - {"options"} == registry.TAKEN
 
 
 def test_unknown_methods_presets_and_options_are_named():
@@ -67,7 +68,7 @@ def test_several_methods_share_one_encoding():
 
 
 def test_the_method_that_contributing_shows_averages_the_most_confident_views(monkeypatch):
-    monkeypatch.setitem(base._REGISTRY, EXAMPLE.name, EXAMPLE)
+    monkeypatch.setitem(registry._REGISTRY, EXAMPLE.name, EXAMPLE)
     method = create_method("mean-view", golden.backbone("vit"), ["dog", "cat", "boat"], views=20)
     views = encoded(method, 2)
     logits = method.logits(views.features(method.needs[0]), method.text.features)

@@ -14,8 +14,8 @@ from tests import golden_data as golden
 from tests.methods.test_every_method import LABELS, encoded, make
 
 TEMPLATES = ["a {}.", "the {} in a video game."]
-TUNING = [name for name in list_methods() if method_class(name).tunes_context]
-FIXED = [name for name in list_methods() if not method_class(name).tunes_context]
+TUNING = [name for name in list_methods() if "context" in method_class(name).requires]
+FIXED = [name for name in list_methods() if "context" not in method_class(name).requires]
 
 
 def test_scores_are_cosines_with_the_prompts_at_the_models_own_temperature():

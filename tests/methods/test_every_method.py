@@ -25,7 +25,7 @@ import mltta.methods
 from mltta import create_method, list_methods
 from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, ViewSpec
-from mltta.methods import Method, OnlineMethod, State, base, method_class
+from mltta.methods import Method, OnlineMethod, State, method_class, registry
 from mltta.model.encoded import Encoded
 from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo
@@ -36,9 +36,9 @@ def shown_by_the_guide() -> type[Method]:
     """The method in docs/write-a-method.md, run as it stands, with a registry of its own."""
     text = (Path(__file__).parents[2] / "docs" / "write-a-method.md").read_text(encoding="utf-8")
     source = text.split("```python\n")[1].split("```")[0]
-    with mock.patch.dict(base._REGISTRY, clear=True):
+    with mock.patch.dict(registry._REGISTRY, clear=True):
         exec(compile(source, "write-a-method.md", "exec", dont_inherit=True), {"__name__": "mean_view"})
-        (example,) = base._REGISTRY.values()
+        (example,) = registry._REGISTRY.values()
     return example
 
 
@@ -54,7 +54,7 @@ LABELS = ["dog", "cat", "boat", "traffic light", "person", "bus", "chair"]
 @pytest.fixture(autouse=True, scope="module")
 def _example_is_known():
     """That method is registered while the tests of this file run, and no longer."""
-    with mock.patch.dict(base._REGISTRY, {EXAMPLE.name: EXAMPLE}):
+    with mock.patch.dict(registry._REGISTRY, {EXAMPLE.name: EXAMPLE}):
         yield
 
 
@@ -163,7 +163,7 @@ def test_scores_and_probabilities_are_made_of_the_branches_it_names(name):
         torch.testing.assert_close(likely.sum(dim=-1), torch.ones(3))
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if CLASSES[name].tunes_context])
+@pytest.mark.parametrize("name", [name for name in METHODS if "context" in CLASSES[name].requires])
 def test_a_template_without_words_cannot_be_tuned_and_says_so(name):
     with pytest.raises(ConfigError, match="no context"):
         make(name, template="{}")
@@ -249,7 +249,7 @@ def test_memory_stays_flat_over_a_long_stream(name):
     method = make(name, **({"views": 16} if "views" in CLASSES[name].Config.__dataclass_fields__ else {}))
     views = max(rows(spec) for spec in method.needs)
     # 20,000 features, but where each image is tuned on or sent through the image tower again
-    total = 200 if method.tunes_context or method.looks_again else 20_000 // views
+    total = 200 if method.requires & {"context", "pixels"} else 20_000 // views
     state = method.start() if isinstance(method, OnlineMethod) else {}
     for part in range(10):
         images = encoded(method, total // 10, seed=part)

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import mltta
-from mltta.methods import base
+from mltta.methods import registry
 from mltta.methods.plugins import source_digest
 from tests import golden_data as golden
 from tests.cli.test_cli import MODEL
@@ -43,12 +43,12 @@ LABELS = ["dog", "cat", "boat"]
 
 
 @pytest.fixture(autouse=True)
-def registry():
+def _forgotten():
     """What a test registers is forgotten after it."""
-    before = dict(base._REGISTRY)
+    before = dict(registry._REGISTRY)
     yield
-    base._REGISTRY.clear()
-    base._REGISTRY.update(before)
+    registry._REGISTRY.clear()
+    registry._REGISTRY.update(before)
 
 
 def write(path: Path, *names: str, add: float = 0.5) -> Path:
@@ -78,23 +78,23 @@ def test_a_file_gives_its_method_with_its_settings(tmp_path):
 
 def test_of_several_methods_in_a_file_one_is_named(tmp_path):
     path = write(tmp_path / "two.py", "first", "second")
-    assert base.method_class(f"{path}:second").name == "second"
+    assert registry.method_class(f"{path}:second").name == "second"
     with pytest.raises(mltta.ConfigError, match=r"several methods: give .*two.py:first or .*two.py:second"):
-        base.method_class(str(path))
+        registry.method_class(str(path))
     with pytest.raises(mltta.ConfigError, match=r"no method 'third': give .*two.py:first"):
-        base.method_class(f"{path}:third")
+        registry.method_class(f"{path}:third")
 
 
 def test_a_file_that_was_changed_is_run_again_and_else_once(tmp_path):
     path = write(tmp_path / "my_method.py", "mine")
-    first = base.method_class(str(path))
-    assert base.method_class(str(path)) is first
+    first = registry.method_class(str(path))
+    assert registry.method_class(str(path)) is first
     before = source_digest(first)
     write(path, "mine", add=7.0)
-    again = base.method_class(str(path))
+    again = registry.method_class(str(path))
     assert again.Config().add == 7.0
     assert source_digest(again) != before  # results of the file as it was are not mixed with these
-    assert source_digest(base.method_class("clip")) is None
+    assert source_digest(registry.method_class("clip")) is None
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_a_file_that_gives_no_method_says_why(tmp_path, content, said):
     path = tmp_path / "my_method.py"
     if content is not None:
         path.write_text(content, encoding="utf-8")
-    before = dict(base._REGISTRY)
+    before = dict(registry._REGISTRY)
     with pytest.raises(mltta.ConfigError, match=said):
-        base.method_class(str(path))
-    assert before == base._REGISTRY
+        registry.method_class(str(path))
+    assert before == registry._REGISTRY
 
 
 def test_the_command_line_tags_and_measures_with_a_file(tmp_path):
@@ -138,7 +138,7 @@ def test_the_command_line_tags_and_measures_with_a_file(tmp_path):
     assert "-mine-views-2-add-3-0-" in run.parent.name
     said = json.loads(run.read_text(encoding="utf-8"))
     assert (said["method"], said["settings"]) == ("mine", {"views": 2, "add": 3.0})
-    assert said["source"] == source_digest(base.method_class(str(path)))
+    assert said["source"] == source_digest(registry.method_class(str(path)))
 
 
 def install(site: Path, package: str, entries: dict[str, str]) -> None:
@@ -166,14 +166,14 @@ def test_a_broken_package_is_named_and_left_out(tmp_path, monkeypatch, caplog):
     write(tmp_path / "second_tpt.py", "tpt")
     (tmp_path / "registers_nothing.py").write_text("", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    known = dict(base._REGISTRY)
+    known = dict(registry._REGISTRY)
     with caplog.at_level(logging.WARNING, logger="mltta"):
-        assert mltta.list_methods() == sorted(known)
+        assert mltta.list_methods() == sorted([*registry.built_in(), *known])
     warned = "\n".join(record.getMessage() for record in caplog.records)
     assert "the method 'lost' of broken-methods is left out: ModuleNotFoundError" in warned
     assert "the method 'tpt' of broken-methods is left out: ConfigError: a method called 'tpt'" in warned
     assert "broken-methods offers a method 'silent', but registers_nothing registers none" in warned
-    assert known == base._REGISTRY
+    assert known == registry._REGISTRY
     caplog.clear()
     mltta.list_methods()
     assert not caplog.records  # said once

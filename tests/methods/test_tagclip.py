@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from mltta import create_method
 from mltta.errors import ConfigError
 from mltta.images.specs import ViewSpec
-from mltta.methods.regions import above_mean, boxes_of, ends_of
-from mltta.methods.tagclip import BACKGROUND, TagCLIP
+from mltta.methods.tagclip import BACKGROUND, TagCLIP, above_mean, boxes_of, ends_of
 from mltta.model.encoded import Encoded
 from tests import golden_data as golden
 

@@ -12,7 +12,8 @@ from torch.distributions import Categorical
 from mltta.errors import ConfigError
 from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
-from mltta.methods.tda import TDA, TDAConfig, empty_memory, remember
+from mltta.methods.memory import empty_memory, remember
+from mltta.methods.tda import TDA, TDAConfig
 from mltta.model.encoded import Encoded
 from tests import golden_data as golden
 

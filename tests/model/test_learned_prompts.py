@@ -173,7 +173,7 @@ def test_prompts_of_another_model_are_refused_by_name(tmp_path):
     save_prompts(ours, tmp_path / "ours.safetensors")
     with_prompts(tiny(), tmp_path / "ours.safetensors")
     with pytest.raises(
-        ConfigError, match=r"ours\.safetensors was learned for tiny \(weights .*: train prompts"
+        ConfigError, match=r"ours\.safetensors was learned for tiny \(weights .*: take prompts"
     ):
         with_prompts(golden.backbone("vit"), tmp_path / "ours.safetensors")
 
@@ -186,7 +186,7 @@ def test_coop_changes_the_labels_only():
     labels = LabelSet.of(LABELS)
     assert not torch.equal(plain.encode_labels(labels).features, prompted.encode_labels(labels).features)
     assert plain.prompts is None
-    assert not create_method("tpt", prompted, LABELS).looks_again
+    assert "pixels" not in create_method("tpt", prompted, LABELS).requires
     encoded = Encoded({ViewSpec(count=1): plain.encode_images(pixels)[:, None]})
     assert not prompted.views(encoded, [ViewSpec(count=1)]).read_context
 

@@ -136,7 +136,7 @@ def test_the_tagger_looks_again_and_answers_the_same_alone_and_in_a_list():
     prompted = with_prompts(tiny(), maple())
     captions = CaptionBase.build([f"A {label} in the sun." for label in LABELS], prompted)
     tagger = Tagger(prompted, LABELS, "ml-tta", captions=captions, views=6, select_ratio=0.5)
-    assert tagger.method.looks_again
+    assert "pixels" in tagger.method.requires
     alone = tagger(photo(1))
     assert list(tagger([photo(0), photo(1)])[1]) == list(alone)
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import open_clip
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from mltta import Tagger, load_backbone
+from mltta.captions import store
 from mltta.captions.store import default_captions
-from mltta.model.weights import MINI
+from mltta.storage.folders import MINI
 
 ROOT = Path(__file__).parents[2]
 PHOTOS = ROOT / "examples" / "photos"
@@ -55,7 +59,31 @@ def test_mini_is_the_default_and_its_captions_belong_to_it(tagger):
     base = default_captions(tagger.backbone)
     assert len(base) == 16_000
     again = tagger.backbone.encode_texts(base.texts[:50])
-    assert (again * base.embeddings[:50]).sum(-1).min() > 0.999
+    assert (again.numpy() * base.embeddings[:50]).sum(-1).min() > 0.999
+
+
+def test_a_folder_called_mini_with_another_text_tower_is_not_the_embedded_model(tmp_path, monkeypatch):
+    """It was taken for it by name: its captions were refused, and no tagger could be made."""
+    monkeypatch.setenv("MLTTA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(store, "read_texts", lambda path: ["A dog.", "A cat on a sofa."])
+    torch.manual_seed(0)
+    config = {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 1}
+    vision = {"layers": 1, "width": 64, "patch_size": 16, "image_size": 32}
+    model = open_clip.CLIP(embed_dim=32, vision_cfg=vision, text_cfg=config)
+    folder = tmp_path / "mini"
+    folder.mkdir()
+    save_file(model.state_dict(), folder / "open_clip_model.safetensors")
+    held = {"model_cfg": {"embed_dim": 32, "vision_cfg": vision, "text_cfg": config}, "preprocess_cfg": {}}
+    (folder / "open_clip_config.json").write_text(json.dumps(held))
+    other = load_backbone(str(folder), device="cpu")
+    assert other.name == "mini"
+    assert not other.is_embedded
+    assert default_captions(other).fingerprint == other.text_fingerprint
+    copied = tmp_path / "copied"
+    shutil.copytree(MINI, copied)
+    same = load_backbone(str(copied), device="cpu")
+    assert (same.name, same.is_embedded) == ("copied", True)
+    assert len(default_captions(same)) == 16_000
 
 
 def test_mini_knows_dogs_from_boats_in_words():

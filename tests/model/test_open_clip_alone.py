@@ -14,7 +14,7 @@ import torch
 import mltta
 from mltta.labels import BUILT_IN, LabelSet
 from mltta.model.load import load_backbone
-from mltta.model.weights import MINI
+from mltta.storage.folders import MINI
 from training import tokenizer as hf_tokenizer
 
 pytest.importorskip("transformers", reason="open_clip reads a folder's own tokenizer with transformers")

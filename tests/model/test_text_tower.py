@@ -5,10 +5,11 @@ from __future__ import annotations
 import open_clip
 import pytest
 import torch
+from torch import nn
 
 from benchmarks.text_tower import encode_text_with_context
 from mltta import LabelSet, load_backbone
-from mltta.errors import ConfigError, LabelError
+from mltta.errors import ConfigError, LabelError, WeightsError
 from mltta.model.backbone import Backbone
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.prompts import build_prompts
@@ -121,6 +122,14 @@ def test_a_tower_without_room_for_context_still_scores_and_says_it_cannot_be_tun
         16, {"image_size": 32, "layers": 1, "width": 32, "patch_size": 8, "head_width": 16}, text
     )
     assert not TextTower(model).tunable
+
+
+def test_a_text_tower_without_blocks_says_which_open_clip_to_install():
+    """open_clip 4 has such ones; the error was an AttributeError."""
+    model = nn.Module()
+    model.token_embedding, model.transformer = nn.Embedding(2, 2), nn.Module()
+    with pytest.raises(WeightsError, match=r"no transformer.resblocks.*pip install 'open_clip_torch>=3,<4'"):
+        TextTower(model)
 
 
 def test_given_contexts_of_any_length_take_the_words_place(tiny):

@@ -56,7 +56,8 @@ import mltta.cli.tagging, mltta.cli.read_back
 
 @pytest.mark.parametrize("work", WORK)
 def test_torch_is_not_imported_by_what(work, tmp_path):
-    head = "import contextlib, sys\nfrom pathlib import Path\nfrom PIL import Image\nImage.new('RGB', (9, 9)).save('a.png')\n"
+    head = "import contextlib, sys\nfrom pathlib import Path\nfrom PIL import Image\n"
+    head += "Image.new('RGB', (9, 9)).save('a.png')\n"
     code = f"{head}\n{WORK[work]}\nassert 'torch' not in sys.modules, 'torch'"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mltta.cli import main
-from mltta.evaluation.summary import RECONSTRUCTED
+from mltta.evaluation.comparison import RECONSTRUCTED
 from mltta.methods import list_methods, method_class
 from mltta.reproduction.frontier import (
     LOCAL,
@@ -19,7 +19,7 @@ from mltta.reproduction.frontier import (
     measure,
     published_table,
 )
-from mltta.reproduction.rerun import Place
+from mltta.reproduction.rerun import Bench
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
 
@@ -27,7 +27,7 @@ from tests.evaluation.scene import make_dataset
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     top = tmp_path_factory.mktemp("frontier")
-    place = Place("tiny", "toy", golden.backbone("rn"), make_dataset(top / "photos", 5))
+    place = Bench("tiny", "toy", golden.backbone("rn"), make_dataset(top / "photos", 5))
     wanted = [*entries(["clip", "bcp"]), Entry("tagclip"), Entry("zero", "local"), Entry("sparc")]
     return measure(place, wanted, top / "results", orders=2, cache=top / "features")
 
@@ -39,7 +39,7 @@ def test_every_method_is_there_and_some_look_at_windows_or_have_several_template
     assert {Entry(name, "local") for name in LOCAL} | {Entry(name, "", "simple") for name in SEVERAL} <= set(
         entries()
     )
-    assert not any(method_class(name).tunes_context for name in SEVERAL)
+    assert not any("context" in method_class(name).requires for name in SEVERAL)
 
 
 def test_what_a_tower_does_not_allow_has_an_empty_row_and_its_reason(found):

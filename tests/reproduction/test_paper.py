@@ -251,9 +251,6 @@ def test_claims_have_distinct_names_and_say_what_measures_them():
         assert (claim.in_paper == "figure only") == all(s.startswith("Figure") for s in claim.measured_by)
 
 
-def test_a_table_or_cell_the_paper_lacks_is_refused_by_name():
+def test_a_table_the_paper_lacks_is_refused_by_name():
     with pytest.raises(ConfigError, match="no table 8; it has tables 1 to 7"):
         paper.load_table(8)
-    assert paper.load_table(1).cell("TPT", "VOC2007", group="RN101").value == 74.82
-    with pytest.raises(ConfigError, match="no cell RN101 / DART / VOC2007"):
-        paper.load_table(1).cell("DART", "VOC2007", group="RN101")

@@ -52,9 +52,9 @@ def test_prompts_beyond_reason_are_refused(tmp_path, value):
 def test_embeddings_that_are_none_are_refused(tmp_path, value):
     base = captions()
     base.save(tmp_path)
-    broken = base.embeddings.clone()
+    broken = base.embeddings.copy()
     broken[1] = value
-    save_file({"embeddings": broken}, tmp_path / "embeddings.safetensors")
+    save_file({"embeddings": torch.from_numpy(broken)}, tmp_path / "embeddings.safetensors")
     said = json.loads((tmp_path / "config.json").read_text())
     said["embeddings_crc32"] = checksums.of_file(tmp_path / "embeddings.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(checksums.sealed(said)))

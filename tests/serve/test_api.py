@@ -92,11 +92,24 @@ def test_labels_may_be_lines_commas_or_the_name_of_a_set(client):
     assert client.labels("voc")[:2] == ["aeroplane", "bicycle"]
 
 
-def test_top_k_and_threshold_say_what_is_shown(client):
-    (entry,) = client.tag([PHOTOS[0]], LABELS, top_k=2)
-    assert len(entry["labels"]) == 2
-    (entry,) = client.tag([PHOTOS[0]], LABELS, threshold=1.0)
-    assert entry["labels"] == []
+@pytest.mark.parametrize(
+    "asked", [{"top_k": 2}, {"threshold": 0.0}, {"threshold": 1.0}, {"threshold": 0.1, "top_k": 3}]
+)
+@pytest.mark.parametrize("method", ["auto", "clip"])
+def test_what_is_present_is_what_top_k_and_threshold_ask_for(client, method, asked):
+    (entry,) = client.tag([PHOTOS[0]], LABELS, method=method, **asked)
+    want = offline(method, **asked)(PHOTOS[0])
+    assert entry["present"] == [item["label"] for item in entry["labels"]] == want.present
+    assert entry["labels"] == want.shown
+    (whole,) = client.tag([PHOTOS[0]], LABELS, method=method, all=True, **asked)
+    assert whole["present"] == want.present
+    assert whole["labels"] == list(want)
+
+
+def test_a_file_of_all_labels_holds_those_present(client, url):
+    entries = client.tag([PHOTOS[0]], LABELS, all=True, top_k=2)
+    answer = httpx.post(f"{url}/v1/export", json={"format": "json", "images": entries}).json()
+    assert [item["label"] for item in answer[0]["labels"]] == answer[0]["present"] == entries[0]["present"]
 
 
 def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
@@ -115,9 +128,9 @@ def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
         ({"settings": {"slope": 3}}, 422, "'slope' cannot be set here; of auto a call can set effort"),
         ({"method": "clip", "where": True}, 422, "clip cannot tell where a label was found; ask auto"),
         ({"labels": ["dog"] * 1001}, 422, "1,001 labels and synonyms are too many"),
-        ({"labels": ["d" * 201]}, 422, "has 201 characters, and the limit is 200"),
+        ({"labels": ["d" * 201]}, 422, "has 201 characters; the limit is 200"),
         ({"labels": " , "}, 422, "is empty"),
-        ({"labels": ["a\0b"]}, 422, "letters that nobody can read"),
+        ({"labels": ["a\0b"]}, 422, "contains control characters"),
         ({"top_k": 0}, 422, "top_k: Input should be greater than or equal to 1"),
     ],
 )
@@ -143,7 +156,7 @@ def test_what_is_not_offered_is_refused_with_a_sentence(client, asked, status, s
         ),
         ("application/json", b'{"images": [{"data": ""}], "labelz": []}', 422, "labelz: Extra inputs"),
         ("application/json", b"[" * 100_000, 422, "the body"),
-        ("multipart/form-data", b"x", 400, "not a form"),
+        ("multipart/form-data", b"x", 400, "the form cannot be read"),
         ("multipart/form-data; boundary=x", b"--x--\r\n", 422, "images: send at least one file"),
     ],
 )

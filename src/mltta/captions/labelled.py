@@ -6,12 +6,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
+from array_api_compat import array_namespace
 
+from mltta.arrays import Array, like, multi_hot, normalize, softmax, sum_by, to_numpy
 from mltta.captions.compose import compose_captions
 from mltta.captions.nouns import label_matches
 from mltta.captions.store import CaptionBase
@@ -22,26 +23,27 @@ from mltta.model.search import Search
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
 
-#: sentences composed for a label that no caption mentions, fewer when there are thousands of labels
+#: sentences composed for a label that no caption mentions, fewer if there are thousands of labels
 PER_LABEL, COMPOSED_AT_MOST = 16, 8192
-# Pairs of a caption and a label that are added up at once.
-PAIRS_AT_ONCE = 2**18
-# Embeddings that are added up at once.
-ROWS_AT_ONCE = 2**14
+# Pairs of a caption and a label, and embeddings, that are added up at once.
+PAIRS, ROWS = 2**18, 2**14
 
 _lately_lock = threading.Lock()
-_lately: deque[tuple[tuple[LabelSet, str, str, str, str, bool], LabelledCaptions]] = deque(maxlen=4)
+_lately: deque[tuple[Any, LabelledCaptions]] = deque(maxlen=4)
 
 
 class LabelledCaptions:
-    """Captions with the labels of one set that each of them names, perhaps none: what is retrieved from."""
+    """Captions with the labels of one set that each of them names, perhaps none: what is retrieved from.
+
+    Arrays are of one kind, NumPy or torch, and on one device: those of the embeddings. So must features be.
+    """
 
     def __init__(
         self,
-        embeddings: Tensor,
+        embeddings: Array,
         mentions: Sequence[Sequence[int]],
         n_labels: int,
-        search: Callable[[Tensor], Search] = Search,
+        search: Callable[[Array], Search] = Search,
         texts: Sequence[str] = (),
     ):
         """Args:
@@ -49,104 +51,100 @@ class LabelledCaptions:
         mentions: for each caption the labels it mentions, in order, repeats kept.
         n_labels: C.
         search: finds the nearest among unit vectors.
-        texts: what the captions say, where somebody may want to read it.
+        texts: what the captions say, if somebody wants to read it.
         """
         if len(mentions) != embeddings.shape[0] or not len(mentions):
             raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
-        self.embeddings = embeddings.float()
+        xp = array_namespace(embeddings)
+        self.embeddings = xp.astype(embeddings, xp.float32, copy=False)
         self._find, self._search = search, search(self.embeddings)
-        self.mentions = mentions
-        self.n_labels = n_labels
-        self.texts = texts
+        self.mentions, self.n_labels, self.texts = mentions, n_labels, texts
         #: how many of them, at the end, are composed here and say nothing of which labels go together
         self.composed = 0
-        device = embeddings.device
-        width = max(1, *map(len, mentions))
-        padded = [[*m, *[n_labels] * (width - len(m))] for m in mentions]
-        self._members = torch.tensor(
-            padded, dtype=torch.int32, device=device
-        )  # (K, longest), n_labels = no label
-        self._k_list = torch.tensor([len(m) for m in mentions], device=device)
-        self._k_set = torch.tensor([len(set(m)) for m in mentions], device=device)
+        counts = [len(m) for m in mentions]
+        every = np.array([label for own in mentions for label in own], np.int64)
+        members = np.full((len(mentions), max(1, *counts)), n_labels)  # n_labels = no label
+        members[np.arange(members.shape[1]) < np.array(counts)[:, None]] = every
+        self._members = self._like(members.astype(np.int32))  # (K, longest)
+        #: each label with each caption that names it, once, in the order of the labels
+        pairs = np.unique(every * len(mentions) + np.repeat(np.arange(len(mentions)), counts))
+        self._pairs = np.divmod(pairs, len(mentions))  # (P,) each
+        self._label, self._caption = map(self._like, self._pairs)
+        distinct = np.bincount(self._pairs[1], minlength=len(mentions))
+        self._counts = {"list": self._like(np.array(counts)), "set": self._like(distinct)}
+
+    def _like(self, values: Any) -> Array:
+        return like(values, self.embeddings)
 
     def __len__(self) -> int:
-        return self.embeddings.shape[0]
+        return len(self.mentions)
 
     def named(self) -> LabelledCaptions:
         """Those that name at least one label."""
         rows = [i for i, labels in enumerate(self.mentions) if labels]
         if len(rows) == len(self):
             return self
-        at = torch.tensor(rows, device=self.embeddings.device)
         texts = [self.texts[i] for i in rows] if self.texts else ()
         mentions = [self.mentions[i] for i in rows]
-        return LabelledCaptions(self.embeddings[at], mentions, self.n_labels, self._find, texts)
+        return LabelledCaptions(self.embeddings[self._like(rows)], mentions, self.n_labels, self._find, texts)
 
-    def nearest(self, features: Tensor, n: int) -> Tensor:
+    def nearest(self, features: Array, n: int) -> Array:
         """Indices (..., n) of the captions most similar to features (..., D), nearest first; exact."""
         return self._search(features, n)[1]
 
-    def k(self, caption: Tensor, count: Literal["set", "list"] = "set") -> Tensor:
+    def k(self, caption: Array, count: Literal["set", "list"] = "set") -> Array:
         """How many labels each caption names: as a set (paper) or counting repeats (released)."""
-        return (self._k_set if count == "set" else self._k_list)[caption]
+        return self._counts[count][caption]
 
-    def votes(self, features: Tensor, n: int, scale: float) -> Tensor:
+    def nearest_counts(self, views: Array) -> Array:
+        """The size (..., N) of each view's weak label set: that of the caption nearest to it (..., N, D)."""
+        return self.k(self.nearest(views, 1)[..., 0])
+
+    def votes(self, features: Array, n: int, scale: float) -> Array:
         """Share (..., C) of the n captions nearest to features (..., D) that name each label, nearer ones more."""
         similarity, near = self._search(features, n)
-        weight = (scale * similarity).softmax(dim=-1)
-        return (weight.unsqueeze(-2) @ self.multi_hot(near)).squeeze(-2)
+        weight = softmax(scale * similarity)
+        return (weight[..., None, :] @ self.multi_hot(near))[..., 0, :]
 
-    def shares(self, features: Tensor, scale: float) -> Tensor:
-        """Share (B, C) of all captions, each by its likeness to a feature (B, D), that names each label."""
-        weight = (scale * features @ self.embeddings.T).softmax(dim=-1)  # (B, K)
-        found = torch.zeros(len(features), self.n_labels, device=features.device)
-        for start in range(0, len(self._pairs[0]), PAIRS_AT_ONCE):
-            caption, label = (part[start : start + PAIRS_AT_ONCE] for part in self._pairs)
-            found.index_add_(1, label, weight[:, caption])
-        return found
-
-    @cached_property
-    def _pairs(self) -> tuple[Tensor, Tensor]:
-        """Every caption with every label that it names, each pair once."""
-        pairs = [(i, label) for i, labels in enumerate(self.mentions) for label in dict.fromkeys(labels)]
-        caption, label = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.to(self.embeddings.device)
-        return caption, label
+    def shares(self, features: Array, scale: float) -> Array:
+        """Share (B, C) of all captions, weighted by similarity to a feature (B, D), that name each label."""
+        weight = softmax(scale * features @ self.embeddings.T)  # (B, K)
+        parts = [
+            sum_by(weight[:, self._caption[i : i + PAIRS]], self._label[i : i + PAIRS], self.n_labels)
+            for i in range(0, max(1, len(self._caption)), PAIRS)
+        ]
+        return sum(parts[1:], parts[0])
 
     @cached_property
-    def spoken_of(self) -> Tensor:
+    def spoken_of(self) -> Array:
         """Which labels (C,) some caption names."""
-        named = torch.zeros(self.n_labels, dtype=torch.bool, device=self.embeddings.device)
-        named[self._pairs[1]] = True
-        return named
+        return self._like(np.isin(np.arange(self.n_labels), self._pairs[0]))
 
     @cached_property
-    def means(self) -> Tensor:
-        """Means (C, D), unit, of the captions that name each label; zero where none does."""
-        # on a CPU a sum has one order
-        said, captions, labels = self.embeddings.cpu(), *(part.cpu() for part in self._pairs)
-        total = torch.zeros(self.n_labels, said.shape[1])
-        for start in range(0, len(labels), ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
-            total.index_add_(0, labels[rows], said[captions[rows]])
-        return F.normalize(total, dim=-1).to(self.embeddings.device)
+    def means(self) -> Array:
+        """Means (C, D), unit, of the captions that name each label; zero if none does."""
+        xp = array_namespace(self.embeddings)
+        ends = np.searchsorted(self._pairs[0], np.arange(self.n_labels + 1)).tolist()
+        total = []
+        for start, end in pairwise(ends):
+            rows = (self._caption[i : min(i + ROWS, end)] for i in range(start, end, ROWS))
+            total.append(sum((xp.sum(self.embeddings[own], axis=0) for own in rows), 0 * self.embeddings[0]))
+        return normalize(xp.stack(total))
 
-    def speakers(self, feature: Tensor, label: int, n: int = 3) -> list[tuple[str, float]]:
+    def speakers(self, feature: Array, label: int, n: int = 3) -> list[tuple[str, float]]:
         """The captions nearest to a feature (D,) that name a label, and how near each is; nearest first."""
-        caption, named = self._pairs
-        rows = caption[named == label]
-        near = self.embeddings[rows] @ feature.to(self.embeddings)  # (naming it,)
+        rows = self._pairs[1][self._pairs[0] == label]
+        near = to_numpy(self.embeddings[self._like(rows)] @ feature)  # (naming it,)
         found: dict[str, float] = {}
-        for row in near.argsort(descending=True, stable=True).tolist():
-            found.setdefault(self.texts[int(rows[row])], float(near[row]))
+        for row in np.argsort(-near, kind="stable").tolist():
+            found.setdefault(self.texts[rows[row]], float(near[row]))
             if len(found) == n:
                 break
         return list(found.items())
 
-    def multi_hot(self, caption: Tensor) -> Tensor:
+    def multi_hot(self, caption: Array) -> Array:
         """Label sets (..., C) of captions (...) as zeros and ones."""
-        members = self._members[caption].long()
-        hot = torch.zeros((*caption.shape, self.n_labels + 1), device=members.device)
-        return hot.scatter_(-1, members, 1.0)[..., :-1]
+        return multi_hot(self._members[caption], self.n_labels + 1)[..., :-1]
 
 
 def label_captions(
@@ -175,7 +173,7 @@ def label_captions(
 
 def _label(labels: LabelSet, backbone: Backbone, base: CaptionBase, apart: bool) -> LabelledCaptions:
     mentions = label_matches(base.texts, labels, duplicates=True, apart=apart)
-    parts, texts = [base.embeddings.float()], list(base.texts)
+    texts, embeddings = list(base.texts), base.embeddings
     named = {label for labels_of in mentions for label in labels_of}
     missing = [i for i in range(len(labels)) if i not in named]
     if missing and not apart:
@@ -183,9 +181,9 @@ def _label(labels: LabelSet, backbone: Backbone, base: CaptionBase, apart: bool)
         composed = compose_captions(labels, missing, per_label)
         mentions += [list(labels_of) for _, labels_of in composed]
         said = [text for text, _ in composed]
-        parts.append(backbone.encode_texts(said))
+        embeddings = np.concatenate([embeddings, to_numpy(backbone.encode_texts(said))])
         texts += said
-    embeddings = torch.cat(parts).to(backbone.device)
-    made = LabelledCaptions(embeddings, mentions, len(labels), backbone.acceleration.search, texts)
+    search = backbone.acceleration.search
+    made = LabelledCaptions(backbone.asarray(embeddings), mentions, len(labels), search, texts)
     made.composed = len(made) - len(base.texts)
     return made

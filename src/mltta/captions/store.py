@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
+from mltta.arrays import Array, normalize, to_numpy
 from mltta.captions.read import read_texts
 from mltta.errors import CaptionError
 from mltta.model.search import Search
-from mltta.model.weights import MINI
 from mltta.storage import atomic, checksums
-from mltta.storage.folders import cache_folder
+from mltta.storage.folders import MINI, cache_folder
 from mltta.storage.reading import LABELS, parse_json, read_bytes, reading
 
 if TYPE_CHECKING:
@@ -34,32 +31,35 @@ FORMAT = "mltta-captions-2"
 #: without checksums
 UNCHECKED = "mltta-captions-1"
 TEXT_BYTES = 4 << 30
+_KINDS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8}
 DAMAGED = "build it again, or fetch it again"
 #: what a base is on disk, in the order they are written
 FILES = ("texts.txt", "embeddings.safetensors", "config.json")
 
 
 class CaptionBase:
-    """Sentences and their unit embeddings by one backbone's text tower.
+    """Sentences and their unit embeddings (K, D), a NumPy array, by one backbone's text tower.
 
     On disk: a folder with ``config.json``, ``texts.txt`` (one a line) and ``embeddings.safetensors``, which is
     loaded memory-mapped. The same base serves any label list.
     """
 
-    def __init__(self, texts: Sequence[str], embeddings: Tensor, fingerprint: str, model: str = ""):
+    def __init__(self, texts: Sequence[str], embeddings: Array, fingerprint: str, model: str = ""):
         """Args:
         fingerprint: hash of the text tower that made the embeddings.
         model: what that model is called; bases written before names were kept have none.
         """
-        if len(texts) != embeddings.shape[0]:
-            raise CaptionError(f"{len(texts)} texts for {embeddings.shape[0]} embeddings")
-        if not np.isfinite(_lengths(embeddings)).all():
+        self.embeddings: NDArray[Any] = to_numpy(embeddings)
+        if not len(texts):
+            raise CaptionError("a caption base needs at least one caption, and this one has none")
+        if len(texts) != len(self.embeddings):
+            raise CaptionError(f"{len(texts)} texts for {len(self.embeddings)} embeddings")
+        if not np.isfinite(_lengths(self.embeddings)).all():
             raise CaptionError(
                 f"captions by {model or 'this model'} have embeddings that are not finite numbers: its weights, or its "
                 "prompts, are damaged"
             )
         self.texts = list(texts)
-        self.embeddings = embeddings
         self.fingerprint = fingerprint
         self.model = model
 
@@ -94,11 +94,11 @@ class CaptionBase:
             for row, text in enumerate(base.texts):
                 rows.setdefault(text, (which, row))
         parts = [
-            base.embeddings[[row for from_, row in rows.values() if from_ == which]].float()
+            base.embeddings[[row for from_, row in rows.values() if from_ == which]].astype(np.float32)
             for which, base in enumerate(bases)
         ]  # rows are in the order of the bases
         model = next((base.model for base in bases if base.model), "")
-        return cls(list(rows), torch.cat(parts), first.fingerprint, model)
+        return cls(list(rows), np.concatenate(parts), first.fingerprint, model)
 
     def save(self, folder: str | Path, compact: bool = False) -> None:
         """Write the three files; the last one written is config.json, so that a half-written base never loads.
@@ -106,15 +106,16 @@ class CaptionBase:
         Args:
             compact: one byte a number, with a scale a caption: a quarter of the size.
         """
-        from safetensors.torch import save
+        from safetensors.numpy import save
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         text = "\n".join(self.texts) + "\n"
-        tensors = {"embeddings": self.embeddings.contiguous()}
+        tensors = {"embeddings": np.ascontiguousarray(self.embeddings)}
         if compact:
-            scale = self.embeddings.abs().amax(dim=1, keepdim=True).clamp(min=1e-12) / 127
-            tensors = {"embeddings": (self.embeddings / scale).round().to(torch.int8), "scale": scale[:, 0]}
+            scale = np.abs(self.embeddings).max(axis=1, keepdims=True).clip(1e-12) / np.float32(127)
+            levels = np.rint(self.embeddings / scale).astype(np.int8)
+            tensors = {"embeddings": levels, "scale": np.ascontiguousarray(scale[:, 0])}
         held = save(tensors)
         config = {
             "format": FORMAT,
@@ -134,7 +135,7 @@ class CaptionBase:
     @classmethod
     def load(cls, folder: str | Path, backbone: Backbone | None = None) -> CaptionBase:
         """Open a saved base memory-mapped, and check it; with a backbone given, refuse one that another built."""
-        from safetensors import SafetensorError, safe_open
+        from safetensors import SafetensorError
 
         folder = Path(folder)
         if not (folder / "config.json").is_file():
@@ -146,17 +147,17 @@ class CaptionBase:
                 said = config.get("embeddings_crc32")
                 if said is not None and checksums.of_file(folder / "embeddings.safetensors") != said:
                     raise CaptionError(f"{folder / 'embeddings.safetensors'} is damaged: {DAMAGED}")
-                with safe_open(folder / "embeddings.safetensors", "pt") as file:
-                    embeddings = file.get_tensor("embeddings")
-                    if embeddings.dtype == torch.int8:
-                        embeddings = F.normalize(embeddings * file.get_tensor("scale")[:, None], dim=-1)
+                embeddings = _mapped(folder / "embeddings.safetensors", "embeddings")
+                if embeddings.dtype == np.int8:
+                    scale = _mapped(folder / "embeddings.safetensors", "scale")
+                    embeddings = normalize(embeddings * scale[:, None])
                 wanted = (config["captions"], config["dim"])
                 if _digest(text) != config["texts_blake2b"] or embeddings.shape != wanted:
                     raise CaptionError(f"{folder} is damaged: its files do not belong together; {DAMAGED}")
                 base = cls(
                     text.splitlines(), embeddings, str(config["backbone"]), str(config.get("model", ""))
                 )
-        except (OSError, SafetensorError) as error:
+        except (OSError, KeyError, SafetensorError) as error:
             raise CaptionError(f"{folder} is not a caption base that can be read: {error}") from error
         if (np.abs(_lengths(embeddings) - 1) > 0.05).any():
             raise CaptionError(
@@ -166,17 +167,17 @@ class CaptionBase:
             base.check_backbone(backbone)
         return base
 
-    def nearest(self, feature: Tensor, n: int) -> list[tuple[float, str]]:
+    def nearest(self, feature: Array, n: int) -> list[tuple[float, str]]:
         """The n captions most similar to a unit feature (D), nearest first, each after its similarity."""
-        base = self.embeddings.float().to(feature.device)
-        similarity, rows = Search(base)(feature[None], n)
+        base = self.embeddings.astype(np.float32, copy=False)
+        similarity, rows = Search(base)(to_numpy(feature)[None], n)
         return [(s, self.texts[i]) for s, i in zip(similarity[0].tolist(), rows[0].tolist(), strict=True)]
 
     @cached_property
     def digest(self) -> str:
         """Names what retrieval depends on: the texts and their embeddings."""
         digest = hashlib.blake2b("\n".join(self.texts).encode(), digest_size=8)
-        digest.update(self.embeddings.contiguous().view(torch.uint8).numpy().data)
+        digest.update(np.ascontiguousarray(self.embeddings))
         return digest.hexdigest()
 
     def check_backbone(self, backbone: Backbone) -> None:
@@ -203,10 +204,26 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _lengths(embeddings: Tensor) -> NDArray[np.float64]:
+def _mapped(file: Path, name: str) -> NDArray[Any]:
+    """A tensor of a safetensors file, mapped into memory; safetensors' own NumPy reader copies it."""
+    from safetensors import safe_open
+
+    with safe_open(file, "np") as held:  # checks the file
+        kind = held.get_slice(name).get_dtype()
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        about = json.loads(opened.read(length))[name]
+    start, shape = 8 + length + about["data_offsets"][0], tuple(about["shape"])
+    if not all(shape):
+        return np.zeros(shape, _KINDS[kind])
+    # copy-on-write, as torch warns of arrays that cannot be written to
+    return np.asarray(np.memmap(file, _KINDS[kind], "c", start, shape))
+
+
+def _lengths(embeddings: NDArray[Any]) -> NDArray[np.float64]:
     """The squared length of every row, a piece at a time; not finite where the row is not."""
     pieces = range(0, len(embeddings), 1 << 14)
-    parts = (embeddings[i : i + (1 << 14)].detach().cpu().float().numpy() for i in pieces)
+    parts = (embeddings[i : i + (1 << 14)].astype(np.float32) for i in pieces)
     return np.concatenate([np.einsum("nd,nd->n", part, part) for part in parts] or [np.zeros(0)])
 
 
@@ -229,7 +246,7 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     For the embedded model their embeddings ship too. Any other backbone embeds them once, which takes seconds on a
     GPU and minutes on a CPU, and keeps them in the cache folder.
     """
-    if backbone.name == "mini":
+    if backbone.is_embedded:
         return CaptionBase.load(MINI / "captions", backbone)
     shipped = MINI / "captions" / "texts.txt"
     kept = (

@@ -62,7 +62,7 @@ class Closing:
         self._labels.update(labels)
 
     def tell(self, where: str, quiet: bool, ended: str = "") -> None:
-        """Say it on the error stream; reasons why images failed are said even to who wants quiet.
+        """Say it on the error stream; why images failed is said even to who wants quiet.
 
         Args:
             where: the files that were written, if any.
@@ -71,40 +71,32 @@ class Closing:
         failed = len(self.failed) + self.unnamed
         every = self.tagged + self.before + failed
         if not quiet and (where or every > 1 or ended or self.notes):
-            for line in self._lines(where, ended):
+            images = "1 image" if self.tagged == 1 else f"{self.tagged:,} images"
+            speed = f" in {_duration(self.seconds)}, {rate(self.tagged, self.seconds)}" if self.tagged else ""
+            before = f"; {self.before:,} were done before" if self.before else ""
+            _say(f"{ended}{images} {self.verb}{speed}{before}")
+            most = ", ".join(f"{label} {count:,}" for label, count in self._labels.most_common(5))
+            if most or self.tagged > 1:
+                _say(f"most frequent: {most}" if most else "no label was shown for any of them")
+            for line in [*self.notes, f"written to {where}"] if where else self.notes:
                 _say(line)
-        _list(f"{failed:,} of {every:,} could not be tagged:", self.failed, where, self.unnamed)
+        see = f", see {where}" if where else ""
+        _list(f"{failed:,} of {every:,} could not be tagged:", self.failed, self.unnamed, see)
         _list(f"{len(self.unwritten):,} of {every:,} got no keywords:", self.unwritten)
 
     @property
     def code(self) -> int:
-        """1 where something could not be done."""
+        """1 if something could not be done."""
         return int(bool(self.failed or self.unwritten))
 
-    def _lines(self, where: str, ended: str) -> list[str]:
-        images = "1 image" if self.tagged == 1 else f"{self.tagged:,} images"
-        speed = f" in {_duration(self.seconds)}, {rate(self.tagged, self.seconds)}" if self.tagged else ""
-        before = f"; {self.before:,} were done before" if self.before else ""
-        found = [f"{ended}{images} {self.verb}{speed}{before}"]
-        if self._labels:
-            most = ", ".join(f"{label} {count:,}" for label, count in self._labels.most_common(5))
-            found.append(f"most frequent: {most}")
-        elif self.tagged > 1:
-            found.append("no label was shown for any of them")
-        found += self.notes
-        if where:
-            found.append(f"written to {where}")
-        return found
 
-
-def _list(head: str, reasons: Sequence[str], where: str = "", unnamed: int = 0) -> None:
+def _list(head: str, reasons: Sequence[str], unnamed: int = 0, see: str = "") -> None:
     if reasons:
-        _say(head)
-        for reason in reasons[:MOST]:
-            _say(f"  {reason}")
         left = max(0, len(reasons) - MOST) + unnamed
+        for line in [head, *(f"  {reason}" for reason in reasons[:MOST])]:
+            _say(line)
         if left:
-            _say(f"  and {left:,} more" + (f", see {where}" if where else ""))
+            _say(f"  and {left:,} more{see}")
 
 
 def _say(line: str) -> None:

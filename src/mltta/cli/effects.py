@@ -12,6 +12,7 @@ from mltta.errors import ConfigError, MlttaError
 from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
 from mltta.output.records import Record, printable
 from mltta.output.sorting import PicturePaths, Sorting
+from mltta.storage.atomic import writing
 
 if TYPE_CHECKING:
     from mltta.cli.tag_options import TagOptions
@@ -78,9 +79,9 @@ class Keywords(Effect):
 class Sorted(Effect):
     """Copies or links photos into folders by label."""
 
-    def __init__(self, pattern: Path, link: bool, dry: bool):
-        self._sorting, self._dry, self._made = Sorting(pattern, link), dry, 0
-        self.folder = self._sorting.home
+    def __init__(self, sorting: Sorting, dry: bool):
+        self._sorting, self._dry, self._made = sorting, dry, 0
+        self.folder = self.home = sorting.home
 
     def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
         made = self._sorting.put(photo, record["present"], self._dry)
@@ -101,10 +102,8 @@ class Pictures(Effect):
     def __init__(self, folder: Path, heat: bool):
         self.folder, self._heat, self._missing = folder, heat, 0
         self._paths = PicturePaths(folder, ".png")
-        try:  # before any work is done
+        with writing(folder):  # before any work is done
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise MlttaError(f"{folder} cannot be used for pictures: {error.strerror}") from error
 
     def prepare(self, roots: Mapping[Any, Path | None]) -> None:
         for photo, root in roots.items():
@@ -118,11 +117,9 @@ class Pictures(Effect):
         from mltta.images.decode import load_image
         from mltta.output.picture import annotate, where_sheet
 
-        try:
+        with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             (where_sheet if self._heat else annotate)(load_image(photo), tags).save(target)
-        except OSError as error:
-            raise MlttaError(f"{target} cannot be written: {error.strerror or error}") from error
         return False
 
     def notes(self) -> list[str]:
@@ -160,8 +157,9 @@ def effects_of(options: TagOptions, paths: list[Path], unwritten: list[str]) -> 
         found.append(Keywords(options.keywords, options.dry_run, unwritten))
     for pattern, link in ((options.copy_to, False), (options.link_to, True)):
         if pattern is not None:
-            found.append(sorted_ := Sorted(pattern, link, options.dry_run))
-            if any(sorted_.folder.resolve() == path.resolve() for path in paths):
+            copies = Sorted(Sorting(pattern, link), options.dry_run)
+            found.append(copies)
+            if copies.home.resolve() in {path.resolve() for path in paths}:
                 raise ConfigError("--copy-to and --link-to need a folder other than the one that is tagged")
     pictures = ((options.annotate, False), (options.where, True))
     return found + [Pictures(own, heat) for own, heat in pictures if own is not None]

@@ -106,8 +106,8 @@ class CompareOptions:
 
 def eval_(options: EvalOptions) -> None:
     """Measure methods, print a table, and say where the time went."""
+    from mltta.evaluation.comparison import comparison, lines
     from mltta.evaluation.evaluate import evaluate
-    from mltta.evaluation.summary import comparison, lines
     from mltta.tables.render import render
 
     recipes, images, backbone = recipes_of(options), dataset_of(options), groups.open_backbone(options)
@@ -183,9 +183,9 @@ def cut(images: Dataset, options: groups.DatasetRunOptions, seed: int) -> Datase
 
 def compare(options: CompareOptions) -> None:
     """Print results side by side."""
+    from mltta.evaluation.comparison import by_dataset, comparison, lines
     from mltta.evaluation.results import find_results
     from mltta.evaluation.results_page import comparison_page
-    from mltta.evaluation.summary import by_dataset, comparison, lines
     from mltta.tables.render import render
 
     given = find_results(options.results)

@@ -14,7 +14,7 @@ from mltta.cli.progress import counted
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.captions.generate.asking import Engine
+    from mltta.captions.generate.asking import CaptionEngine
     from mltta.captions.generate.build import Generated
     from mltta.labels import LabelSet
 
@@ -101,7 +101,7 @@ def generate(options: GenerateOptions) -> None:
         raise typer.Exit(1)
 
 
-def open_engine(options: GenerateOptions, labels: LabelSet) -> Engine:
+def open_engine(options: GenerateOptions, labels: LabelSet) -> CaptionEngine:
     """The endpoint's client, or the composer."""
     if options.engine == "composer":
         from mltta.captions.generate.asking import ComposerEngine

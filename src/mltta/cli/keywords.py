@@ -21,7 +21,7 @@ def keywords() -> None:
 @app.command("undo")
 def undo_(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH…", help="Photos, or folders of them.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be taken back.")] = False,
 ) -> None:
     """Take back the keywords that mltta has added, in photos and sidecars; those of others stay."""
     from mltta.images.find import find_images

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -47,20 +47,16 @@ class Progress:
             self._bar.reset(self._task, total=total, visible=total > 1)
 
     def advance(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Count what is done, and say so if it is time."""
         self._done += count
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task, count)
         now = time.monotonic()
-        if (
-            self._lines
-            and self._done < self._total
-            and now - self._said >= max(FIRST, (now - self._start) / 20)
-        ):
+        due = now - self._said >= max(FIRST, (now - self._start) / 20)
+        if self._lines and due and self._done < self._total:
             self._said = now
-            typer.echo(
-                f"tagging {self._done:,} of {self._total:,}, {rate(self._done, now - self._start)}", err=True
-            )
+            speed = rate(self._done, now - self._start)
+            typer.echo(f"tagging {self._done:,} of {self._total:,}, {speed}", err=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -71,10 +67,10 @@ class Progress:
 
 def rate(count: int, seconds: float) -> str:
     """How fast, in words."""
-    a_second = count / max(seconds, 1e-9)
-    if a_second >= 9.95:
-        return f"{a_second:,.0f} per second"
-    return f"{a_second:.1f} per second" if a_second >= 0.1 else f"{60 * a_second:.1f} per minute"
+    found = count / max(seconds, 1e-9)
+    if found >= 9.95:
+        return f"{found:,.0f} per second"
+    return f"{found:.1f} per second" if found >= 0.1 else f"{60 * found:.1f} per minute"
 
 
 @contextmanager
@@ -91,20 +87,14 @@ def counted(title: str, total: int) -> Iterator[Callable[[int, int | None], None
 
 def bar_on_terminal() -> Bar:
     """A bar on the error stream, so that results can be piped."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
     from rich.text import Text
 
-    class Rate(ProgressColumn):
-        def render(self, task: Any) -> Text:
+    class Rate(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
             return Text(f"{task.speed:.1f}/s" if task.speed else "")
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Rate(),
-        TimeRemainingColumn(),
-    )
-    return Bar(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=60)
+    columns: list[progress.ProgressColumn] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
+    columns += [progress.MofNCompleteColumn(), Rate(), progress.TimeRemainingColumn()]
+    return progress.Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=60)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mltta.data import Dataset
     from mltta.model.backbone import Backbone
     from mltta.model.learned_prompts import AnyPrompts
-    from mltta.reproduction.rerun import Place, Reproduction
+    from mltta.reproduction.rerun import Bench, Reproduction
     from mltta.tables.cells import Table
     from mltta.tables.page import Section
 
@@ -76,6 +76,7 @@ class ReproduceOptions(DatasetRunOptions, DeviceOptions):
 def reproduce(options: ReproduceOptions) -> None:
     """Run what the options name, print its tables, and write a report."""
     from mltta.reproduction.paper import claims
+    from mltta.reproduction.paper_tables import paper_tables
     from mltta.reproduction.rerun import Reproduction
     from mltta.tables.page import Section, html_page
 
@@ -90,7 +91,7 @@ def reproduce(options: ReproduceOptions) -> None:
             done.measure(place, settings(options, numbers))
     sections = frontier_sections(options, places, teacher) if options.frontier else []
     for number in numbers:
-        made = done.table(number, places)
+        made = paper_tables(number, places, done)
         sections.append(Section(f"Table {number}", tables=tuple(made)))
         for stem, one in zip((f"table-{number}", f"table-{number}-ours"), made, strict=False):
             show(stem, one, options)
@@ -109,10 +110,10 @@ def reproduce(options: ReproduceOptions) -> None:
     typer.echo(f"wrote {options.out / 'report.html'} and each table beside it", err=True)
 
 
-def places_of(options: ReproduceOptions, unfit: dict[str, str]) -> Iterator[Place]:
+def places_of(options: ReproduceOptions, unfit: dict[str, str]) -> Iterator[Bench]:
     """Every model on every dataset, with the learned prompts that fit; what does not fit goes into ``unfit``."""
     from mltta.model.maple import with_prompts
-    from mltta.reproduction.rerun import Place
+    from mltta.reproduction.rerun import Bench
 
     learned, seen = load_several(options.prompts), set()
     for name in options.model or (("mini",) if options.data else ()):
@@ -125,7 +126,7 @@ def places_of(options: ReproduceOptions, unfit: dict[str, str]) -> Iterator[Plac
                 unfit[f"{found.title} prompts on {name}"] = str(error)
         for given in options.data:
             key, dataset, own = dataset_of(given, options)
-            place = Place(paper_model(name), key, backbone, dataset, own, prompted)
+            place = Bench(paper_model(name), key, backbone, dataset, own, prompted)
             if (place.model, place.key) in seen:
                 raise ConfigError(f"--data {given}: {place.key} is given twice")
             seen.add((place.model, place.key))
@@ -158,10 +159,10 @@ def settings(options: ReproduceOptions, numbers: tuple[int, ...]) -> list[Any]:
     return found
 
 
-def figure_sections(options: ReproduceOptions, place: Place, done: Reproduction) -> Iterator[Section]:
+def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction) -> Iterator[Section]:
     """The figures of a place, which are written too, and its results side by side."""
     from mltta.evaluation.results_page import comparison_section, example_section, gain_by_label_count
-    from mltta.reproduction.rerun import view_figure
+    from mltta.reproduction.paper_tables import view_figure
     from mltta.tables.page import Plot, Section
 
     end = f"{place.model.replace('/', '-')}-{place.key}"
@@ -190,7 +191,7 @@ def show(stem: str, table: Table, options: ReproduceOptions) -> None:
         write_text(options.out / f"{stem}.{ending}", render(table, kind))
 
 
-def frontier_sections(options: ReproduceOptions, places: list[Place], teacher: Any) -> list[Section]:
+def frontier_sections(options: ReproduceOptions, places: list[Bench], teacher: Any) -> list[Section]:
     """Every method at every place, as tables and plots, and what was published."""
     from mltta.reproduction import frontier
     from mltta.tables.page import Plot, Section
@@ -235,7 +236,7 @@ def load_several(files: Iterable[str]) -> dict[str, AnyPrompts]:
 
 def paper_model(name: str) -> str:
     """A model as the paper calls it: ViT-B-16:openai is ViT-B/16; any other keeps its name."""
-    from mltta.model.weights import PAPER_MODELS
+    from mltta.model.names import PAPER_MODELS
 
     plain = name.removesuffix(":openai")
     return next((paper for paper, own in PAPER_MODELS.items() if plain in (paper, own)), plain)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
 from mltta.data.layout import as_folder, given_file, locate, missing, place_images
-from mltta.data.named import label_set, same_label
+from mltta.data.named import label_list, same_label
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet
 from mltta.storage.reading import ANNOTATIONS, explain, look, reading
@@ -120,9 +120,9 @@ def _read_instances(file: Path, content: dict[str, Any]) -> Instances:
         *([f"{strays:,} annotations of images that are not listed are passed over"] if strays else []),
     ]
     ids = tuple(str(image["id"]) for image in images)
-    return Instances(
-        label_set(names, str(file)), ids, [str(image["file_name"]) for image in images], targets, notes
-    )
+    coco = LabelSet.load("coco")
+    labels = coco if list(coco.names) == names else label_list(names, str(file))
+    return Instances(labels, ids, [str(image["file_name"]) for image in images], targets, notes)
 
 
 def _read_json(file: Path) -> dict[str, Any]:

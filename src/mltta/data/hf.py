@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mltta.data.dataset import Dataset, Lazy, Unlabelled, settle_unlabelled
-from mltta.data.named import label_set, mark
+from mltta.data.named import label_list, mark
 from mltta.errors import ConfigError, DatasetError
 from mltta.labels import LabelSet, LabelSource
 
@@ -49,7 +49,7 @@ def load_hf(
         raise ConfigError(f"{name}: {labelled!r} holds no labels by name or number; {_columns(rows)}")
     values = [_flat(row[column], field) for row in rows.select_columns([column])]
     classes: list[str] | None = getattr(kind, "names", None)
-    chosen = LabelSet.of(labels) if labels is not None else label_set(classes, name) if classes else None
+    chosen = LabelSet.of(labels) if labels is not None else label_list(classes, name) if classes else None
     notes: tuple[str, ...] = ()
     if not all(isinstance(label, str) for row in values for label in row):
         order = classes or (chosen.names if chosen else None)

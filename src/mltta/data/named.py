@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.errors import DatasetError, LabelError
-from mltta.labels import BUILT_IN, LabelSet
+from mltta.labels import LabelSet
 
 
 def same_label(name: str) -> str:
@@ -17,12 +17,8 @@ def same_label(name: str) -> str:
     return " ".join(name.replace("_", " ").split()).casefold()
 
 
-def label_set(names: Sequence[str], source: str) -> LabelSet:
-    """Make a label set; names that are a built-in set's bring its texts and synonyms."""
-    for name in BUILT_IN:
-        known = LabelSet.load(name)
-        if list(known.names) == list(names):
-            return known
+def label_list(names: Sequence[str], source: str) -> LabelSet:
+    """Make a label set of names as they are; whoever asks about it adds the synonyms that the library knows."""
     return replace(LabelSet.of(list(names)), source=source)
 
 
@@ -39,7 +35,7 @@ def mark(
         seen = _seen(name for _, names in rows for name in names)
         if not seen:
             raise DatasetError(f"{source} lists {len(rows):,} images and not one label")
-        labels = label_set(seen, source)
+        labels = label_list(seen, source)
     targets = np.zeros((len(rows), len(labels)), dtype=np.int8)
     column: dict[str, int] = {}
     for row, (where, names) in enumerate(rows):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from mltta.data.coco import read_instances
@@ -36,7 +37,8 @@ def load_objects365(
     table, name = read_instances(file), f"objects365-{split if split in file.stem else file.stem}"
     bases = [top / split, top / "images" / split, top / "images", top]
     images = place_images(top, name, bases, table.files)
-    data = Dataset(name, table.labels, table.ids, images, table.targets, None, tuple(table.notes))
+    labels = replace(table.labels, source="objects365")
+    data = Dataset(name, labels, table.ids, images, table.targets, None, tuple(table.notes))
     return settle_unlabelled(data, unlabelled)
 
 

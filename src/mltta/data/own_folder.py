@@ -14,7 +14,7 @@ import numpy as np
 
 from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
 from mltta.data.layout import as_folder, given_file, missing, place_images, read_text
-from mltta.data.named import label_set, mark
+from mltta.data.named import label_list, mark
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet, LabelSource
 from mltta.storage.reading import UNREADABLE, explain, shorten
@@ -71,7 +71,7 @@ def load_folder(
     columns, rows = _read_csv(file) if suffix in (".csv", ".tsv") else ((), list(_read_jsonl(file)))
     _refuse_repeats(file, rows)
     if columns:
-        table = chosen or label_set(columns, str(file))
+        table = chosen or label_list(columns, str(file))
         targets = np.array([row.flags for row in rows], dtype=np.int8)[:, _order(file, columns, table)]
     else:
         table, targets = mark([(f"line {row.line}", row.labels) for row in rows], chosen, str(file))
@@ -80,11 +80,6 @@ def load_folder(
     notes = (f"{left:,} label–image pairs marked -1 are left out of the metrics",) if left else ()
     data = Dataset(name, table, tuple(row.image for row in rows), images, targets, None, notes)
     return settle_unlabelled(data, unlabelled)
-
-
-def has_labels(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a file that looks like labels."""
-    return any(file.suffix.casefold() in _SUFFIXES for file in as_folder(folder).iterdir())
 
 
 def _find_file(top: Path) -> Path:
@@ -129,15 +124,11 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
             )
     if listed is None:
         labels = [(i, name) for i, name in enumerate(header) if i != image]
-        rows = [
-            _Row(
-                line,
-                _image(file, line, cells[image]),
-                flags=[_flag(file, line, n, cells[i]) for i, n in labels],
-            )
-            for line, cells in table
+        flags = [[_flag(file, line, name, cells[i]) for i, name in labels] for line, cells in table]
+        return tuple(name for _, name in labels), [
+            _Row(line, _image(file, line, cells[image]), flags=own)
+            for (line, cells), own in zip(table, flags, strict=True)
         ]
-        return tuple(name for _, name in labels), rows
     between = next((mark for mark in "|;" if any(mark in cells[listed] for _, cells in table)), ",")
     return (), [
         _Row(

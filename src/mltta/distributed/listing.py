@@ -12,7 +12,7 @@ from pathlib import Path, PurePath, PurePosixPath
 
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.find import Found, no_such
-from mltta.images.formats import SUFFIXES, why_unreadable
+from mltta.images.kinds import SUFFIXES, why_unreadable
 from mltta.images.remote import is_url
 from mltta.storage.filesystems import is_remote, list_store, open_store
 

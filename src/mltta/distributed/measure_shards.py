@@ -10,7 +10,7 @@ from typing import Any
 from mltta.distributed.cluster import Size, connected, spread
 from mltta.errors import ConfigError
 from mltta.evaluation.measure import Measure, Measured, Spread
-from mltta.evaluation.rows import Record as Outcome
+from mltta.evaluation.rows import Outcome
 from mltta.session.features import Counts
 
 #: images that a worker measures at a time, and that a lost worker costs

@@ -16,7 +16,7 @@ from mltta.distributed.listing import hf_parts
 from mltta.distributed.plan import Shard, names_of
 from mltta.errors import ImageError
 from mltta.images.budget import MAX_BYTES
-from mltta.images.formats import SUFFIXES
+from mltta.images.kinds import SUFFIXES
 from mltta.images.remote import is_url
 from mltta.output.parquet import open_pyarrow
 from mltta.session.prepare import Photo

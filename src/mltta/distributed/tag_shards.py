@@ -53,10 +53,10 @@ def tag(
         if folder.local is not None:
             folder.local.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(folder.local / "_lock", str(folder)))
-        if overwrite:
-            _forget(folder)
         ray, fitted = stack.enter_context(connected(address, size))
         held, about = _share(ray, tagger, fitted)
+        if overwrite:  # only now: a cluster or a tagger that fails costs nothing
+            _forget(folder)
         partitions = Partitions(out)
         partitions.begin(about)
         plan = make_plan(sources, folder, shard_size)

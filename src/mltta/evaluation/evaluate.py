@@ -18,7 +18,7 @@ from mltta.errors import ConfigError
 from mltta.evaluation.measure import Measure, Spread
 from mltta.evaluation.recipes import Recipe, dataset_digests, describe
 from mltta.evaluation.results import Result, run_name
-from mltta.evaluation.rows import Record
+from mltta.evaluation.rows import Outcome
 from mltta.evaluation.writing import ResultWriter
 from mltta.methods.base import Method, OnlineMethod, State
 from mltta.model.prompts import DescriptionSource, TemplateSource
@@ -127,7 +127,7 @@ def evaluate(
         for group in _passes(list(runs.values())):
             measure = Measure(question, dataset, [], seed, cache, execution or Execution())
             _pass(measure, group, done, progress, spread)
-    done.results = [Result(folder) for folder in folders]
+    done.results = [runs[folder].writer.result() for folder in folders]
     done.seconds = time.perf_counter() - start
     return done
 
@@ -196,7 +196,7 @@ def _pass(
             run.writer.save_state(scorer.state)
 
 
-def _write(run: _Recording, records: Sequence[Record], done: Evaluation, state: State | None = None) -> None:
+def _write(run: _Recording, records: Sequence[Outcome], done: Evaluation, state: State | None = None) -> None:
     """Append one record per image, and from time to time what the method remembers."""
     before = run.writer.count
     run.writer.write(records)

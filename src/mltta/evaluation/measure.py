@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.data import Dataset
-from mltta.evaluation.rows import Record
+from mltta.evaluation.rows import Outcome
 from mltta.images.specs import AnySpec
 from mltta.methods.base import Method, State
 from mltta.session.cache import FeatureCache
@@ -30,7 +30,7 @@ class Measured:
 
     photos: int
     #: by the number of the method
-    records: dict[int, list[Record]]
+    records: dict[int, list[Outcome]]
     counts: Counts = field(default_factory=Counts)
 
 
@@ -73,20 +73,20 @@ class Measure:
         """What transductive methods say once they have seen all photos."""
         return Measured(0, self._records(self.run.at_end()))
 
-    def _records(self, answers: Iterable[Answers]) -> dict[int, list[Record]]:
-        found: dict[int, list[Record]] = {}
+    def _records(self, answers: Iterable[Answers]) -> dict[int, list[Outcome]]:
+        found: dict[int, list[Outcome]] = {}
         for said in answers:
             for number, scored in enumerate(said):
                 if scored is not None:
                     found.setdefault(number, []).append(self._record(scored))
         return found
 
-    def _record(self, scored: Scored) -> Record:
+    def _record(self, scored: Scored) -> Outcome:
         id = self.dataset.ids[scored.photo.index]
         if scored.shown is None:
-            return Record(scored.photo.index, id, error=scored.error)
+            return Outcome(scored.photo.index, id, error=scored.error)
         shown = tuple(np.flatnonzero(scored.shown).tolist())
-        return Record(scored.photo.index, id, scored.branches, scored.scores, shown, scored.ms)
+        return Outcome(scored.photo.index, id, scored.branches, scored.scores, shown, scored.ms)
 
     def _cache(self, spec: AnySpec) -> FeatureCache:
         folder = None if isinstance(self.cache, bool) else Path(self.cache)

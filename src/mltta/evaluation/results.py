@@ -1,46 +1,45 @@
-"""What a method said about every image, on disk: written as it comes, resumed after any kill.
+"""What a method said about every image, on disk.
 
-A result is a folder: ``run.json`` says what was run, ``images.jsonl`` has one record an image (its place in the
-dataset, the labels called present, milliseconds, or why it failed), ``scores.f32`` the scores of the images that did
-not fail, one row each, in the same order: (branches, C) float32, then (C,) what was shown of them; and ``targets.i8``
-the truth. A row counts once its record is written. All of them are compared with checksums when they are read.
+A result is a folder: ``run.json`` says what was run, ``images.jsonl`` has one record per image (its place in the
+dataset, the labels shown, milliseconds, or why it failed), ``scores.f32`` the scores of the images that did not fail,
+one row each, in the same order: (branches, C) float32, then (C,) scores of the decision; and ``targets.i8`` the truth.
+All of them are compared with checksums when they are read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
-from mltta.evaluation.rows import read_lines
-from mltta.evaluation.run_file import AGAIN, FORMAT, damaged, read_run
+from mltta.evaluation.rows import Outcomes
+from mltta.evaluation.run_file import AGAIN, damaged, read_run
 from mltta.methods.base import branch_probabilities, merge_branches, z_scores
 from mltta.storage import checksums
 
 #: how a method's scores are compared over images
 Scoring = Literal["raw", "softmax", "z-score"]
 
-log = logging.getLogger("mltta")
-
 
 class Result:
     """A result read back; complete or not."""
 
-    def __init__(self, folder: str | Path):
+    def __init__(self, folder: str | Path, outcomes: Outcomes | None = None):
+        """Args:
+        outcomes: its records, if they were read already.
+        """
         self.folder = Path(folder)
+        if outcomes is not None:
+            self._outcomes = outcomes
         #: what was run
         self.run: dict[str, Any] = read_run(self.folder / "run.json")
-        self._sealed = self.run.pop("format", None) == FORMAT
         truth = self.run.pop("targets_crc32", None)
         self.shape: tuple[int, int] = tuple(self.run["shape"])
         for name in ("images.jsonl", "scores.f32", "targets.i8"):
@@ -49,12 +48,8 @@ class Result:
                     f"{folder} is not a whole result: its {name} is missing. Run `mltta eval` again."
                 )
         targets = self.folder / "targets.i8"
-        if targets.stat().st_size != len(self) * self.shape[1] or (
-            self._sealed and checksums.of_file(targets) != truth
-        ):
+        if targets.stat().st_size != len(self) * self.shape[1] or checksums.of_file(targets) != truth:
             raise MlttaError(f"{targets} is damaged. {AGAIN}")
-        if not self._sealed:
-            log.info("%s was written before checksums were kept, so damage to it cannot be told", folder)
 
     @property
     def title(self) -> str:
@@ -73,42 +68,41 @@ class Result:
         held: NDArray[np.int8] = np.memmap(self.folder / "targets.i8", np.int8, "r", shape=shape)
         return held if len(self.scored) == len(self) else held[self.scored]
 
-    def records(self, checked: bool = True) -> Iterator[dict[str, Any]]:
-        """The whole records, in the order they were written, compared with their checksums if asked to."""
+    @cached_property
+    def _outcomes(self) -> Outcomes:
+        """The records, compared with their checksums."""
         with (
-            (self.folder / "images.jsonl").open("rb") as file,
+            (self.folder / "images.jsonl").open("rb") as records,
             (self.folder / "scores.f32").open("rb") as scores,
         ):
-            lines = read_lines(file, scores, self.shape, len(self), checked and self._sealed)
-            for number, line in enumerate(lines, start=1):
-                if line.held is None:
-                    if not line.cut_off:
-                        raise damaged(self.folder, number)
-                    return  # a kill
-                yield line.held
+            found = Outcomes.read(records, scores, self.shape, len(self))
+        if found.damaged:
+            raise damaged(self.folder, found.count + 1)
+        return found
 
     @cached_property
-    def _read(self) -> _Columns:
-        return _Columns.of(self)
-
-    @property
     def scored(self) -> NDArray[np.int64]:
-        """Places in the dataset of the images that have scores, rising."""
-        return self._read.scored
+        """Places in the dataset of the images that have scores, ascending."""
+        return (self._outcomes.row_of >= 0).nonzero()[0]
 
     @property
     def failed(self) -> dict[str, str]:
         """Why images have no scores, by id."""
-        return self._read.failed
+        return dict(self._outcomes.failed.values())
 
     @property
     def complete(self) -> bool:
-        return len(self.scored) + len(self.failed) == len(self)
+        return len(self.scored) + len(self._outcomes.failed) == len(self)
 
     @property
     def ms(self) -> float:
-        """Mean milliseconds an image took beyond its encoding."""
-        return self._read.ms
+        """Mean milliseconds per image beyond its encoding."""
+        return self._outcomes.ms / max(self._outcomes.rows, 1)
+
+    @property
+    def digest(self) -> str:
+        """Names everything that figures depend on."""
+        return " ".join(checksums.of_file(self.folder / name) for name in ("run.json", "images.jsonl"))
 
     @property
     def state_bytes(self) -> int:
@@ -121,15 +115,14 @@ class Result:
         return self._rows()[:, :-1]
 
     def shown(self) -> NDArray[np.float32]:
-        """How sure the decision was of each label (images with scores, C): what a tagger shows."""
+        """Scores of the decision (images with scores, C): what a tagger shows."""
         return self._rows()[:, -1]
 
     def _rows(self) -> NDArray[np.float32]:
-        rows, (branches, labels) = self._read.rows, self.shape
-        held: NDArray[np.float32] = np.memmap(
-            self.folder / "scores.f32", np.float32, "r", shape=(len(rows), branches + 1, labels)
-        )
-        return held if (rows == np.arange(len(rows))).all() else held[rows]
+        order, (branches, labels) = self._outcomes.row_of[self.scored], self.shape
+        shape = (self._outcomes.rows, branches + 1, labels)
+        held: NDArray[np.float32] = np.memmap(self.folder / "scores.f32", np.float32, "r", shape=shape)
+        return held if (order == np.arange(len(held))).all() else held[order]
 
     def scores(self, how: Scoring = "raw") -> NDArray[np.float32]:
         """Final scores (images with scores, C): merged as the method does it, softmax over the labels, or z-scores.
@@ -139,44 +132,15 @@ class Result:
         branches = self.branches()
         if how == "raw" and self.run["merge"] == "sum" and self.shape[0] == 1:
             return branches[:, 0]  # still on disk
-        stacked = torch.from_numpy(np.array(branches))
+        stacked = np.array(branches)
         if how == "softmax":
-            return branch_probabilities(stacked, self.run["emits"]).numpy()
+            return np.asarray(branch_probabilities(stacked, self.run["emits"]))
         merged = merge_branches(stacked, self.run["merge"])
-        return (z_scores(merged) if how == "z-score" else merged).numpy()
+        return np.asarray(z_scores(merged) if how == "z-score" else merged)
 
     def present(self) -> NDArray[np.bool_]:
-        """Which labels were called present (images with scores, C)."""
-        hot = np.zeros((len(self), self.shape[1]), bool)
-        scored = self.scored  # compares them with their checksums
-        for record in self.records(checked=False):
-            hot[record["index"], record.get("present", [])] = True
-        return hot[scored]
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """The records as arrays, without their text."""
-
-    scored: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    failed: dict[str, str]
-    ms: float
-
-    @classmethod
-    def of(cls, result: Result) -> _Columns:
-        row_of = np.full(len(result), -1, np.int64)
-        failed: dict[str, str] = {}
-        row, ms = 0, 0.0
-        for record in result.records():
-            if "error" in record:
-                failed[record["id"]] = record["error"]
-                continue
-            failed.pop(record["id"], None)  # it failed in an earlier call
-            row_of[record["index"]] = row
-            row, ms = row + 1, ms + record["ms"]
-        scored = (row_of >= 0).nonzero()[0]
-        return cls(scored, row_of[scored], failed, ms / max(row, 1))
+        """Which labels are shown (images with scores, C)."""
+        return self._outcomes.present(self.shape[1])[self._outcomes.row_of[self.scored]]
 
 
 def find_results(paths: Sequence[str | Path]) -> list[Result]:

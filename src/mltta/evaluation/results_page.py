@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mltta.data import Dataset
-from mltta.evaluation.summary import Line, Summary, comparison
+from mltta.evaluation.comparison import Line, comparison
 from mltta.images.decode import load_image
 from mltta.tables.page import Plot, Section, html_page
 from mltta.tables.plots import bars_by_group, label_logits, per_class
@@ -20,7 +20,7 @@ def comparison_page(groups: Sequence[Sequence[Line]], title: str = "Methods side
 
 def comparison_section(found: Sequence[Line]) -> Section:
     """Table, AP of each label and gain by label count of methods on one dataset; the first is what gains are over."""
-    run = found[0].summaries[0].result.run
+    run = found[0].run
     where = f"{run['dataset']}, {run['model']}"
     figures = [
         Plot(
@@ -35,15 +35,15 @@ def comparison_section(found: Sequence[Line]) -> Section:
 
 def gain_by_label_count(found: Sequence[Line]) -> str:
     """mAP beyond the first method, for images with few labels and with many."""
-    run = found[0].summaries[0].result.run
-    bins = list(found[0].summaries[0].by_count)
-    gains = {
-        line.title: [_gap(line.summaries[0], found[0].summaries[0], name) for name in bins]
-        for line in found[1:]
-    }
-    title = (
-        f"Gain over {found[0].title} by the number of labels of an image, {run['dataset']}, {run['model']}"
-    )
+    run, first = found[0].run, found[0].summaries[0].by_count
+
+    def gap(line: Line, name: str) -> float | None:
+        gained = line.summaries[0].by_count[name].mean_ap - first[name].mean_ap
+        return None if np.isnan(gained) else float(gained)
+
+    bins = list(first)
+    gains = {line.title: [gap(line, name) for name in bins] for line in found[1:]}
+    title = f"Gain over {found[0].title} by labels per image, {run['dataset']}, {run['model']}"
     return bars_by_group(title, [f"{name} labels" for name in bins], gains, "mAP gained")
 
 
@@ -66,8 +66,3 @@ def example_section(found: Sequence[Line], dataset: Dataset, count: int = 4) -> 
 
 def _per_class(line: Line) -> list[float]:
     return [float(x) for x in np.mean([summary.per_class for summary in line.summaries], axis=0)]
-
-
-def _gap(one: Summary, other: Summary, name: str) -> float | None:
-    gap = one.by_count[name].mean_ap - other.by_count[name].mean_ap
-    return None if np.isnan(gap) else float(gap)

@@ -7,6 +7,7 @@ left is a whole beginning. Each line ends with a checksum of itself and of its r
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any
@@ -14,14 +15,13 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.storage import journal
-from mltta.storage.journal import SealedLine, sealed_line
+from mltta.storage.journal import SealedLine, read_lines, sealed_line
 from mltta.storage.reading import UNREADABLE
 
 
 @dataclass(frozen=True)
-class Record:
-    """One image's outcome: scores of each branch (branches, C) and what was shown of them (C,), or an error."""
+class Outcome:
+    """One image's outcome: scores of each branch (branches, C) and of the decision (C,), or an error."""
 
     index: int
     id: str
@@ -31,34 +31,91 @@ class Record:
     ms: float = 0.0
     error: str | None = None
 
+    def row(self) -> bytes:
+        """The scores, those of the decision after those of the branches."""
+        rows = [part for part in (self.scores, self.shown) if part is not None]
+        return b"".join(np.ascontiguousarray(row, np.float32).tobytes() for row in rows)
 
-def to_row(record: Record) -> bytes:
-    """The scores, those shown behind those of the branches."""
-    rows = [part for part in (record.scores, record.shown) if part is not None]
-    return b"".join(np.ascontiguousarray(row, np.float32).tobytes() for row in rows)
-
-
-def to_line(record: Record, row: bytes = b"") -> bytes:
-    """The record without its scores, sealed with them."""
-    held: dict[str, Any] = {"index": record.index, "id": record.id}
-    if record.scores is None:
-        held["error"] = record.error
-    else:
-        held |= {"present": list(record.present), "ms": round(record.ms, 3)}
-    return sealed_line(held, row)
+    def line(self, row: bytes = b"") -> bytes:
+        """Everything but the scores, sealed with them."""
+        held: dict[str, Any] = {"index": self.index, "id": self.id}
+        if self.scores is None:
+            held["error"] = self.error
+        else:
+            held |= {"present": list(self.present), "ms": round(self.ms, 3)}
+        return sealed_line(held, row)
 
 
-def read_lines(
-    records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int, sealed: bool = True
+class Outcomes:
+    """The whole records of a result, read once: as arrays, without their text."""
+
+    def __init__(self, images: int):
+        #: records, those with scores, and the bytes of their lines
+        self.count = self.rows = self.size = 0
+        #: by image, its row of scores, or -1
+        self.row_of = np.full(images, -1, np.int64)
+        #: by image, its id and why it has no scores
+        self.failed: dict[int, tuple[str, str]] = {}
+        self.ms = 0.0
+        #: whether the record after these is damaged, and whether whole ones follow it
+        self.damaged = self.goes_on = False
+        self._present, self._counts = array("i"), array("i")
+
+    @classmethod
+    def read(
+        cls,
+        records: IO[bytes],
+        scores: IO[bytes],
+        shape: tuple[int, int],
+        images: int,
+        at_most: int | None = None,
+    ) -> Outcomes:
+        """Read every line, compared with its checksum and its row of scores.
+
+        Args:
+            images: of the dataset; a record of any other is damage.
+        """
+        found, lines = cls(images), _lines(records, scores, shape, images)
+        for line in lines:
+            if line.held is None:
+                found.damaged = not line.cut_off
+                found.goes_on = found.damaged and any(other.held is not None for other in lines)
+                break
+            if found.count == at_most:
+                break
+            found._add(line.held)
+            found.size += line.size
+        return found
+
+    def _add(self, held: dict[str, Any]) -> None:
+        self.count += 1
+        if "error" in held:
+            self.failed[held["index"]] = held["id"], held["error"]
+            return
+        self.failed.pop(held["index"], None)  # it failed in an earlier call
+        self.row_of[held["index"]] = self.rows
+        self._present.extend(held["present"])
+        self._counts.append(len(held["present"]))
+        self.rows, self.ms = self.rows + 1, self.ms + held["ms"]
+
+    def present(self, labels: int) -> NDArray[np.bool_]:
+        """Which labels each row shows (rows, labels)."""
+        hot = np.zeros((self.rows, labels), bool)
+        hot[np.repeat(np.arange(self.rows), self._counts), np.asarray(self._present)] = True
+        return hot
+
+
+def row_bytes(shape: tuple[int, int]) -> int:
+    """Bytes of one image's scores (branches, C), and of those of the decision (C,)."""
+    return 4 * (shape[0] + 1) * shape[1]
+
+
+def _lines(
+    records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int
 ) -> Iterator[SealedLine]:
-    """Every line of a result, compared with its checksum and its row of scores.
-
-    Args:
-        images: of the dataset; a record of any other is none.
-        sealed: whether lines have checksums.
-    """
     size = row_bytes(shape)
     rows = os.fstat(scores.fileno()).st_size // size
+    records.seek(0)
     scores.seek(0)
 
     def row_of(held: dict[str, Any]) -> bytes | None:
@@ -68,16 +125,11 @@ def read_lines(
         if not rows:
             return None
         rows -= 1
-        return scores.read(size) if sealed else b""
+        return scores.read(size)
 
-    for line in journal.read_lines(records, row_of, sealed):
+    for line in read_lines(records, row_of):
         known = line.held is not None and _makes_sense(line.held, shape[1], images)
         yield line if known else replace(line, held=None)
-
-
-def row_bytes(shape: tuple[int, int]) -> int:
-    """Bytes of one image's scores (branches, C), and of those shown (C,)."""
-    return 4 * (shape[0] + 1) * shape[1]
 
 
 def _makes_sense(held: dict[str, Any], labels: int, images: int) -> bool:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from mltta.errors import MlttaError
-from mltta.evaluation.rows import Record, read_lines, row_bytes, to_line, to_row
+from mltta.evaluation.results import Result
+from mltta.evaluation.rows import Outcome, Outcomes, row_bytes
 from mltta.evaluation.run_file import damaged, read_run, run_text
 from mltta.methods.base import State
 from mltta.storage import atomic, checksums
-from mltta.storage.journal import SealedLine
+from mltta.storage.lock import locked
 from mltta.storage.reading import reading
 from mltta.storage.tensors import to_bytes
 
@@ -27,7 +27,7 @@ log = logging.getLogger("mltta")
 
 
 class ResultWriter:
-    """Appends records; opened again after a kill, it goes on where the last whole record ended."""
+    """Appends records; opened again after a kill, it resumes after the last whole record."""
 
     def __init__(
         self,
@@ -46,46 +46,52 @@ class ResultWriter:
         images, labels = targets.shape
         self.folder, self.shape = folder, (branches, labels)
         self.done = np.zeros(images, bool)
-        #: records there are, and those that were there when it was opened
+        #: records, and those that were there when it was opened
         self.count = self.resumed = 0
-        about = {**run, "images": images, "shape": list(self.shape)}
-        text = run_text({**about, "targets_crc32": f"{checksums.of_bytes(targets.tobytes()):08x}"})
+        truth = f"{checksums.of_bytes(targets.tobytes()):08x}"
+        text = run_text({**run, "images": images, "shape": list(self.shape), "targets_crc32": truth})
         held = folder / "run.json"
-        with _writing(folder):
+        with _writing(folder), ExitStack() as stack:
             folder.mkdir(parents=True, exist_ok=True)
             if held.is_file() and held.read_bytes() != text:
-                fresh |= _may_be_replaced(held, about, fresh)
-                held.unlink(missing_ok=True)
-            self._records = (folder / "images.jsonl").open("ab+")
-            self._scores = (folder / "scores.f32").open("ab+")
-            _claim(self._scores, folder)
+                _refuse_other_run(held, fresh)
+                held.unlink()
+            stack.enter_context(locked(folder / ".lock", str(folder)))
+            self._records = stack.enter_context((folder / "images.jsonl").open("ab+"))
+            self._scores = stack.enter_context((folder / "scores.f32").open("ab+"))
             if fresh:
-                for name in ("state.safetensors", "summary.json"):
+                for name in ("state.safetensors", "summary.json", "bootstrap.json"):
                     (folder / name).unlink(missing_ok=True)
                 self._records.truncate(0)
                 self._scores.truncate(0)
             if not held.is_file():
                 atomic.write(folder / "targets.i8", targets.tobytes())
                 atomic.write(held, text)
-            self._go_on()
+            self._resume()
+            self._open = stack.pop_all()
 
     def retry_failed(self) -> None:
-        """Take the images that failed for not done: a later record counts instead of an earlier one."""
-        self.done[self._failed] = False
-        self.resumed -= len(self._failed)
+        """Measure the images again that failed: a later record counts instead of an earlier one."""
+        failed = list(self._outcomes.failed)
+        self.done[failed] = False
+        self.resumed -= len(failed)
 
     def all_or_nothing(self) -> None:
         """Drop the records of a run that did not end: each of them was to be made of all images."""
         if not self.done.all():
-            self._go_on(at_most=0)
+            self._resume(at_most=0)
 
-    def write(self, records: Sequence[Record]) -> None:
+    def result(self) -> Result:
+        """What was written; its records are not read again if all were there."""
+        return Result(self.folder, self._outcomes if self.count == self._outcomes.count else None)
+
+    def write(self, records: Sequence[Outcome]) -> None:
         """Append records: scores first, so that a record never points at scores that are not there."""
         with _writing(self.folder):
-            rows = [to_row(record) for record in records]
+            rows = [record.row() for record in records]
             self._scores.write(b"".join(rows))
             self._scores.flush()
-            self._records.write(b"".join(map(to_line, records, rows)))
+            self._records.write(b"".join(record.line(row) for record, row in zip(records, rows, strict=True)))
             self._records.flush()
         self.done[[record.index for record in records]] = True
         self.count += len(records)
@@ -98,7 +104,7 @@ class ResultWriter:
             atomic.write(self.folder / "state.safetensors", to_bytes(tensors, header))
 
     def load_state(self) -> State | None:
-        """The kept memory; records after it are dropped, to be made again from it. None: start from nothing."""
+        """The saved memory; records after it are dropped, to be made again from it. None: start from nothing."""
         file = self.folder / "state.safetensors"
         kept, state = 0, None
         if file.is_file():
@@ -108,51 +114,40 @@ class ResultWriter:
                 log.warning("%s: its images are measured again from the first", error)
         if kept > self.count:  # it remembers images whose records are lost
             kept, state = 0, None
-        self._go_on(at_most=kept)
+        if kept < self.count:
+            self._resume(at_most=kept)
         return state
 
     def close(self) -> None:
-        for file in (self._records, self._scores):
-            with suppress(OSError):  # what a full disk did not take was told when it was written
-                file.close()
+        with suppress(OSError):  # what a full disk did not take was told when it was written
+            self._open.close()
 
-    def _go_on(self, at_most: int | None = None) -> None:
+    def _resume(self, at_most: int | None = None) -> None:
         """Count the whole records that are there, and cut off what comes after them."""
-        self._records.seek(0)
-        self.done[:] = False
-        failed: set[int] = set()
-        end = rows = count = 0
-        lines = read_lines(self._records, self._scores, self.shape, len(self.done))
-        for line in lines:
-            if line.held is None or count == at_most:
-                _refuse_damage(self.folder, count + 1, line, lines)
-                break
-            good = "error" not in line.held
-            rows += good
-            (failed.discard if good else failed.add)(line.held["index"])
-            count += 1
-            end += line.size
-            self.done[line.held["index"]] = True
-        self._failed = sorted(failed)
-        self.count = self.resumed = count
-        self._records.truncate(end)
-        self._records.seek(0, os.SEEK_END)
-        self._scores.truncate(rows * row_bytes(self.shape))
-        self._scores.seek(0, os.SEEK_END)
+        found = Outcomes.read(self._records, self._scores, self.shape, len(self.done), at_most=at_most)
+        if found.goes_on:
+            raise damaged(self.folder, found.count + 1)
+        if found.damaged:  # at the end it is what a power cut leaves
+            where = f"{self.folder}: its records from line {found.count + 1} on"
+            log.warning("%s are damaged and are measured again", where)
+        self._outcomes = found
+        self.done[:] = found.row_of >= 0
+        self.done[list(found.failed)] = True
+        self.count = self.resumed = found.count
+        for file, size in ((self._records, found.size), (self._scores, found.rows * row_bytes(self.shape))):
+            file.truncate(size)
+            file.seek(0, os.SEEK_END)
 
 
-def _may_be_replaced(held: Path, about: Mapping[str, Any], fresh: bool) -> bool:
-    """Whether what is there is this run, damaged and unwanted or from before checksums; another run is refused."""
+def _refuse_other_run(held: Path, fresh: bool) -> None:
+    """Refuse what is there, unless it is damaged and unwanted."""
     try:
-        old = read_run(held)
+        read_run(held)
     except MlttaError:
-        if fresh:
-            return True
-        raise
-    if "format" not in old and old == json.loads(json.dumps(about)):
-        log.warning("%s was written before checksums were kept: it is measured again", held.parent)
-        return True
-    raise MlttaError(f"{held.parent} holds the result of another run; remove it or write elsewhere")
+        if not fresh:
+            raise
+    else:
+        raise MlttaError(f"{held.parent} holds the result of another run; remove it or write elsewhere")
 
 
 @contextmanager
@@ -163,22 +158,8 @@ def _writing(folder: Path) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         why = getattr(error, "strerror", None) or error
         raise MlttaError(
-            f"results cannot be written to {folder}: {why}; when that is mended, the same command goes on from here"
+            f"results cannot be written to {folder}: {why}; then run the command again to continue"
         ) from error
-
-
-def _claim(file: IO[bytes], folder: Path) -> None:
-    """Refuse a result that another process writes to, whose rows would come between ours."""
-    try:
-        import fcntl
-
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        raise MlttaError(
-            f"{folder} is being written by another process; wait until it ends, or stop it"
-        ) from None
-    except (ImportError, OSError):
-        return  # no locks on this system or this disk
 
 
 def _read_state(file: Path) -> tuple[int, State]:
@@ -194,12 +175,3 @@ def _read_state(file: Path) -> tuple[int, State]:
     if said != checksums.of_tensors(state, header):
         raise MlttaError(f"{file} is damaged, or of before checksums were kept")
     return kept, state
-
-
-def _refuse_damage(folder: Path, number: int, line: SealedLine, after: Iterator[SealedLine]) -> None:
-    """Refuse damage with whole records behind it; at the end it is what a power cut leaves, and is measured again."""
-    if line.held is not None or line.cut_off:
-        return
-    if any(other.held is not None for other in after):
-        raise damaged(folder, number)
-    log.warning("%s: its records from line %d on are damaged and are measured again", folder, number)

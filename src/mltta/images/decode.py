@@ -26,7 +26,7 @@ from mltta.images.budget import (
     too_large,
 )
 from mltta.images.colour import to_srgb
-from mltta.images.formats import KINDS, formats_of
+from mltta.images.kinds import KINDS, formats_of
 from mltta.images.working import draft, reduced
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mltta.errors import ImageError
-from mltta.images.formats import SUFFIXES, why_unreadable
+from mltta.images.kinds import SUFFIXES, why_unreadable
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 

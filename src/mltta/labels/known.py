@@ -79,13 +79,13 @@ def with_known_words(labels: LabelSet) -> LabelSet:
     for name, text in zip(labels.names, labels.texts, strict=True):
         key = label_key(name)
         plain = _plain(key)
-        kind = None
-        if label_key(text) == key and plain is not None and (plain == key or plain not in given):
-            text = known[plain][0]
-            given.add(plain)
-        elif plain is None:
-            kind = _coloured(key)
+        if plain is not None and label_key(text) == key:
+            said = known[plain][0]
+            if not given & ({plain, label_key(said)} - {key}):
+                text = said
+                given |= {plain, label_key(said)}
         texts.append(text)
+        kind = _coloured(key) if plain is None else None
         kinds.append(() if kind is None else (kind,))  # the thing that it is, in a colour
     own = {label_key(word) for words in (labels.names, texts) for word in words}
     synonyms = []

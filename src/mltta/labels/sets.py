@@ -18,6 +18,8 @@ from mltta.errors import LabelError
 from mltta.storage.reading import LABELS, UNREADABLE, explain, is_plain, read_text, reading, shown
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
+#: lists that are used as they are published; others get the synonyms that the library knows
+OFFICIAL = frozenset((*BUILT_IN, "objects365"))
 #: of a file; every one of them is encoded
 MOST_LABELS = 100_000
 _ASSETS = Path(__file__).parents[1] / "assets" / "labels"
@@ -59,12 +61,14 @@ class LabelSet:
                 f"{len(self.texts)} texts and {len(self.synonyms)} tuples of synonyms."
             )
         first: dict[str, int] = {}
-        for position, (name, text) in enumerate(zip(self.names, self.texts, strict=True), start=1):
+        entries = zip(self.names, self.texts, self.synonyms, strict=True)
+        for position, (name, text, words) in enumerate(entries, start=1):
             for value in (name, text):
                 if not isinstance(value, str):
                     raise LabelError(_not_a_string(value, position, self.source))
                 if not label_key(value):
                     raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or write a name.")
+            for value in (name, text, *(word for word in words if isinstance(word, str))):
                 if not is_plain(value):
                     raise LabelError(
                         f"Label {position} ({self.source}), {value[:40]!r}, contains control characters or invalid "
@@ -76,6 +80,11 @@ class LabelSet:
                     f"Label {name!r} at position {position} repeats {self.names[earlier - 1]!r} at position "
                     f"{earlier} ({self.source}); upper case, underscores and spaces make no difference."
                 )
+
+    @property
+    def official(self) -> bool:
+        """Whether this is a published list, whose prompts and synonyms stay as they are."""
+        return self.source in OFFICIAL
 
     def __len__(self) -> int:
         """Count the labels."""

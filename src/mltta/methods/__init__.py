@@ -1,24 +1,9 @@
-"""Methods, one file each. Importing this package registers every one that lies in it."""
+"""Methods, one file each: `method_class` imports a method's file when it is asked for."""
 
-from importlib import import_module
-from pkgutil import iter_modules
-
-from mltta.methods.base import (
-    Method,
-    OnlineMethod,
-    Problem,
-    State,
-    Teacher,
-    TransductiveMethod,
-    list_methods,
-    method_class,
-    register,
-)
-from mltta.methods.config import Config, TuningConfig, ViewConfig
+from mltta.methods.base import Method, OnlineMethod, Problem, State, Teacher, TransductiveMethod
+from mltta.methods.config import Config, TuningConfig, ViewConfig, setting
 from mltta.methods.create import create_method, make_teacher
-
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
+from mltta.methods.registry import list_methods, method_class, register
 
 __all__ = [
     "Config",
@@ -35,4 +20,5 @@ __all__ = [
     "make_teacher",
     "method_class",
     "register",
+    "setting",
 ]

@@ -6,15 +6,16 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
-import torch
-from torch import Tensor
+import numpy as np
+from array_api_compat import array_namespace
 
+from mltta.arrays import Array, clamp, like, sum_by
 from mltta.images.geometry import cover
-from mltta.images.specs import AnySpec, LocalSpec
+from mltta.images.specs import AnySpec, LocalSpec, require
 from mltta.methods.base import Emits, Method, Problem, register
-from mltta.methods.config import Config, Rule, local_spec
+from mltta.methods.config import PART, SHARE, Config, local_spec, setting
 from mltta.methods.words import in_context
 from mltta.model.encoded import Encoded, LocalFeatures
 
@@ -24,58 +25,46 @@ GRID = 16
 
 
 @dataclass(frozen=True)
-class AutoConfig(Config):
-    """One set of constants for every dataset, list and backbone; docs/auto.md says where each comes from."""
+class Constants(Config):
+    """Measured once, for every dataset, list and backbone; docs/auto.md says where each comes from.
 
-    #: "fast" looks once, at 10/7 of the model's own size; "best" at that size itself and at 16/7, too
-    effort: Literal["fast", "best"] = "best"
-    #: what the smallest and the largest of three looks count, of 1
-    smaller: float = 0.1
-    larger: float = 0.8
-    #: a view weighs as much as it is sure of a label, to this power; and what the best view counts beside their mean
-    sureness: float = 3.0
-    peak: float = 0.65
-    #: what a word of the background weighs beside a label's 1
-    background: float = 0.05
-    #: what the mean of the captions that name a label weighs beside each of its words
-    concepts: float = 0.5
-    #: the power of what captions say; a share that every label has; and that of one which no caption names
-    votes: float = 0.44
-    least_vote: float = 0.003
-    unheard: float = 0.1
-    #: where captions speak less than this of the best label of the list, all of them are less likely
-    silence: float = 0.22
-    #: a label has 1 + R / length rivals; R is how long the list is, beyond longest it grows with the sixth root
-    length: float = 16.0
-    longest: int = 100
-    #: log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
-    slope: float = 0.83
-    bend: float = 0.88
-    knee: float = -1.5
-    offset: float = -0.12
+    They are no settings. Benchmarks and tests try others by a change of ``Auto.constants`` before a method is made.
+    """
+
+    smaller: float = setting(0.1, "weight of the smallest of three looks", **SHARE)
+    larger: float = setting(0.8, "weight of the largest of three looks", **SHARE)
+    sureness: float = setting(3.0, "a view counts by its surest label to this power", least=0)
+    peak: float = setting(0.65, "weight of the best view beside the mean of all", **SHARE)
+    background: float = setting(0.05, "weight of an everyday word beside a label's 1", least=0)
+    concepts: float = setting(0.5, "weight of the mean of a label's captions beside its words", least=0)
+    votes: float = setting(0.44, "power of what captions say", least=0)
+    least_vote: float = setting(0.003, "share of the captions that every label has", **PART)
+    unheard: float = setting(0.1, "share of a label that no caption names", **SHARE)
+    silence: float = setting(0.22, "if the best label's share is less, all labels are less likely", **PART)
+    length: float = setting(16.0, "of R labels in a list, each has 1 + R / length rivals", above=0)
+    longest: int = setting(100, "beyond this length of a list, R grows with the sixth root", least=1)
+    # log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
+    slope: float = setting(0.83, "slope of the calibration", above=0)
+    bend: float = setting(0.88, "what the slope gains beyond the knee", least=0)
+    knee: float = setting(-1.5, "evidence at which the slope changes")
+    offset: float = setting(-0.12, "log-odds without evidence")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.smaller + self.larger <= 1, "smaller and larger must be at most 1 together")
+
+
+@dataclass(frozen=True)
+class AutoConfig(Config):
+    """How many looks; everything else is measured and the same for all (`Constants`)."""
+
+    effort: Literal["fast", "best"] = setting(
+        "best", "fast looks once, at 10/7 of the model's own size; best at that size itself and at 16/7, too"
+    )
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         scales = (10 / 7,) if self.effort == "fast" else (1, 10 / 7, 16 / 7)
         return tuple(local_spec(side, scale, window=3, stride=1, clean=False) for scale in scales)
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "smaller": (lambda: 0 <= self.smaller <= 1, "a share from 0 to 1"),
-            "larger": (lambda: 0 <= self.larger <= 1 - self.smaller, "a share from 0 to what smaller leaves"),
-            "sureness": (lambda: self.sureness >= 0, "0 or more"),
-            "peak": (lambda: 0 <= self.peak <= 1, "a share from 0 to 1"),
-            "background": (lambda: self.background >= 0, "0 or more"),
-            "concepts": (lambda: self.concepts >= 0, "0 or more"),
-            "votes": (lambda: self.votes >= 0, "0 or more"),
-            "least_vote": (lambda: 0 < self.least_vote <= 1, "a share above 0, up to 1"),
-            "unheard": (lambda: 0 <= self.unheard <= 1, "a share from 0 to 1"),
-            "silence": (lambda: 0 < self.silence <= 1, "a share above 0, up to 1"),
-            "length": (lambda: self.length > 0, "a number above 0"),
-            "longest": (lambda: self.longest >= 1, "at least 1"),
-            "slope": (lambda: self.slope > 0, "a number above 0"),
-            "bend": (lambda: self.bend >= 0, "0 or more"),
-        }
 
 
 @register(
@@ -88,90 +77,93 @@ class Auto(Method):
     """
 
     Config = AutoConfig
-    uses_words = True
+    emits: Emits = "odds"
+    requires = frozenset({"words"})
     default_template = "simple"
+    constants: ClassVar[Constants] = Constants()
     config: AutoConfig
 
     def __init__(self, problem: Problem, config: AutoConfig):
         super().__init__(problem, config)
-        assert problem.words is not None  # made because of ``uses_words``
-        self.words, self.captions = problem.words, problem.captions
+        assert problem.words is not None  # made because it is required
+        self.c, self.words, self.captions = self.constants, problem.words, problem.captions
         if self.captions is not None:
-            self.words = in_context(self.words, self.captions, config.concepts)
+            self.words = in_context(self.words, self.captions, self.c.concepts)
         if problem.backbone is not None:
             how = "tiles of the image" if problem.backbone.local is None else "the locations of its map"
             log.debug("auto looks at %s; its constants were measured with mini only", how)
 
-    @property
-    def emits(self) -> Emits:
-        return "odds"
+    def branches(self, encoded: Encoded) -> dict[str, Array]:
+        return {"view": self.odds(self.evidence(encoded))}
 
-    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        scales = [encoded.local(spec) for spec in self.needs]
-        seen = self.over_scales([self.seen(look.windows) for look in scales])
-        return {"view": self.odds(self.evidence(seen, self.heard(scales)))}
+    def evidence(self, encoded: Encoded) -> Array:
+        """Evidence (B, C), a logarithm, before the calibration."""
+        looks = [encoded.local(spec) for spec in self.needs]
+        seen = [self.seen(look.windows) for look in looks]
+        mean, best = (self.over_looks(found) for found in zip(*seen, strict=True))
+        return self.weighed(mean, best, self.heard(looks))
 
-    def where(self, encoded: Encoded) -> Tensor:
+    def where(self, encoded: Encoded) -> Array:
         """The posterior of the windows over each cell of a grid, the sure ones and the largest look counting more."""
         found = []
         for spec in self.needs:
             assert isinstance(spec, LocalSpec)
-            p = self.posterior(encoded.local(spec).windows)  # (B, L, C)
-            n = math.isqrt(p.shape[1])
+            p, weight = self.posterior(encoded.local(spec).windows)  # (B, L, C), (B, L, 1)
+            xp, n = array_namespace(p), math.isqrt(p.shape[1])
             starts = [(1 - spec.window / spec.size) * i / max(1, n - 1) for i in range(n)]
-            each = torch.from_numpy(cover(starts, spec.window / spec.size, GRID)).to(p)  # (n, GRID)
-            weight = p.amax(dim=-1, keepdim=True) ** self.config.sureness
-            both = torch.cat([weight * p, weight], dim=-1).view(len(p), n, n, -1)
-            heat = torch.einsum("byxc,yh,xw->bchw", both, each, each)
-            found.append(heat[:, :-1] / heat[:, -1:].clamp(min=1e-12))
-        return self.over_scales(found)
+            each = like(cover(starts, spec.window / spec.size, GRID).astype(np.float32), p)  # (n, GRID)
+            maps = xp.permute_dims(xp.concat([weight * p, weight], axis=-1), (0, 2, 1))  # (B, C + 1, L)
+            heat = each.T @ xp.reshape(maps, (*maps.shape[:2], n, n)) @ each  # (B, C + 1, GRID, GRID)
+            found.append(heat[:, :-1] / clamp(heat[:, -1:], 1e-12))
+        return self.over_looks(found)
 
-    def over_scales(self, found: Sequence[Tensor]) -> Tensor:
+    def over_looks(self, found: Sequence[Array]) -> Array:
         """The mean of what each look found, the largest counting most."""
-        c = self.config
+        c = self.c
         counts = (c.smaller, 1 - c.smaller - c.larger, c.larger) if len(found) > 1 else (1.0,)
-        return torch.stack([count * each for count, each in zip(counts, found, strict=True)]).sum(dim=0)
+        first, *others = (count * each for count, each in zip(counts, found, strict=True))
+        return sum(others, first)
 
-    def posterior(self, views: Tensor) -> Tensor:
-        """What each view (..., D) shows: the shares (..., C) of the labels, among them and the background."""
-        words, scale = self.words, self.logit_scale
+    def posterior(self, views: Array) -> tuple[Array, Array]:
+        """Shares (..., C) of the labels in each view (..., D), among them and everyday words; its weight (..., 1)."""
+        words, scale, xp = self.words, self.logit_scale, array_namespace(views)
         # the constant keeps exponentials in range, and cancels
-        label = (scale * (views @ words.features.T - 0.4)).exp() * words.share
-        mass = views.new_zeros(*views.shape[:-1], len(self.text)).index_add_(-1, words.owner, label)
-        other = (scale * (views @ words.background.T - 0.4)).exp().sum(dim=-1, keepdim=True)
-        return mass / (mass.sum(dim=-1, keepdim=True) + self.config.background * other).clamp(min=1e-30)
+        label = xp.exp(scale * (views @ words.features.T - 0.4)) * words.share
+        mass = sum_by(label, words.owner, len(self.text))
+        other = xp.sum(xp.exp(scale * (views @ words.background.T - 0.4)), axis=-1, keepdims=True)
+        every = xp.sum(mass, axis=-1, keepdims=True) + self.c.background * other
+        p = mass / clamp(every, 1e-30)
+        return p, xp.max(p, axis=-1, keepdims=True) ** self.c.sureness
 
-    def seen(self, views: Tensor) -> Tensor:
-        """The posteriors (2, B, C) of a look's views (B, L, D): their mean, the sure ones counting, and the best."""
-        p = self.posterior(views)
-        weight = p.amax(dim=-1, keepdim=True) ** self.config.sureness
-        mean = (weight * p).sum(dim=1) / weight.sum(dim=1).clamp(min=1e-30)
-        return torch.stack([mean, p.amax(dim=1)])
+    def seen(self, views: Array) -> tuple[Array, Array]:
+        """The posteriors (B, C) of a look's views (B, L, D): their mean, the sure ones counting more, and the best."""
+        (p, weight), xp = self.posterior(views), array_namespace(views)
+        return xp.sum(weight * p, axis=1) / clamp(xp.sum(weight, axis=1), 1e-30), xp.max(p, axis=1)
 
-    def heard(self, scales: Sequence[LocalFeatures]) -> Tensor | None:
+    def heard(self, looks: Sequence[LocalFeatures]) -> Array | None:
         """The share (B, C) of captions that name each label: half by the whole middle look, half by its quarters."""
         if self.captions is None:
             return None
-        parts = scales[len(scales) // 2].parts  # (B, 5, D)
-        heard = self.captions.shares(parts.flatten(0, 1), self.logit_scale).view(*parts.shape[:2], -1)
-        return (heard[:, 0] + heard[:, 1:].mean(dim=1)) / 2
+        parts = looks[len(looks) // 2].parts  # (B, 5, D)
+        xp = array_namespace(parts)
+        shares = self.captions.shares(xp.reshape(parts, (-1, parts.shape[-1])), self.logit_scale)
+        shares = xp.reshape(shares, (*parts.shape[:2], -1))
+        return (shares[:, 0] + xp.mean(shares[:, 1:], axis=1)) / 2
 
-    def evidence(self, seen: Tensor, heard: Tensor | None) -> Tensor:
-        """Evidence (B, C), a logarithm, from what views (2, B, C) and captions (B, C) say of each label."""
-        c = self.config
-        mean, best = seen.clamp(min=1e-7).log().unbind()
-        count = seen.shape[-1]
+    def weighed(self, mean: Array, best: Array, heard: Array | None) -> Array:
+        """Evidence (B, C) from what the views, together and at best, and captions say of each label (B, C)."""
+        c, xp, count = self.c, array_namespace(mean), mean.shape[-1]
+        mean, best = (xp.log(clamp(one, 1e-7)) for one in (mean, best))
         rivals = min(count, c.longest) * max(1.0, count / c.longest) ** (1 / 6)
-        z = mean.lerp(best, c.peak) + math.log(1 + rivals / c.length)
+        z = mean + c.peak * (best - mean) + math.log(1 + rivals / c.length)
         if heard is None or self.captions is None:
             return z + c.votes * math.log(c.unheard + c.least_vote)
         named = self.captions.spoken_of
-        heard = heard.where(named, c.unheard)
-        z = z + c.votes * (heard + c.least_vote).log()
-        silence = ((heard.amax(dim=-1, keepdim=True) + c.least_vote) / c.silence).clamp(max=1).log()
-        return z + silence.where(named, 0.0)
+        heard = xp.where(named, heard, c.unheard)
+        z = z + c.votes * xp.log(heard + c.least_vote)
+        loudest = xp.max(heard, axis=-1, keepdims=True) + c.least_vote
+        return z + xp.where(named, xp.log(clamp(loudest / c.silence, high=1)), 0.0)
 
-    def odds(self, evidence: Tensor) -> Tensor:
+    def odds(self, evidence: Array) -> Array:
         """Log-odds (B, C) that each label is there."""
-        c = self.config
-        return c.slope * evidence + c.bend * (evidence - c.knee).clamp(min=0) + c.offset
+        return self.c.slope * evidence + self.c.bend * clamp(evidence - self.c.knee, 0) + self.c.offset

@@ -1,41 +1,44 @@
-"""What a method is: encoded views in, one score per label out. And where methods are registered."""
+"""What a method is: encoded views in, one score per label out."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import torch
-from torch import Tensor
+from array_api_compat import array_namespace
 
+from mltta.arrays import Array, clamp, sigmoid, softmax
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec
 from mltta.labels import LabelSet
 from mltta.methods.config import Config
-from mltta.methods.plugins import load_installed, method_in_file
-from mltta.model.context_views import Views
+from mltta.methods.registry import register as register
 from mltta.model.encoded import Encoded, union
-from mltta.model.label_encoder import LabelEncoder
 from mltta.model.prompts import DEFAULT_TEMPLATE, TemplateSource
 
 if TYPE_CHECKING:
     from mltta.methods.words import Words
     from mltta.model.backbone import Backbone
+    from mltta.model.context_views import Views
+    from mltta.model.label_encoder import LabelEncoder
 
 #: what a method's branches are: logits that compete over the labels, probabilities that do, or log-odds of each label
 Emits = Literal["logits", "probabilities", "odds"]
 #: how the scores of a method's branches become one
 Merging = Literal["sum", "minmax"]
+#: what a method may require: captions; a context to tune in front of the labels; synonyms and everyday words beside the
+#: labels; a second model; the pixels of views once more
+Required = Literal["captions", "context", "words", "teacher", "pixels"]
 
 
 @dataclass(frozen=True)
 class Teacher:
     """A second model that judges the same views; without a backbone it is the student itself."""
 
-    text: Tensor  # (C, D') unit features of the labels' prompts
+    text: Array  # (C, D') unit features of the labels' prompts
     backbone: Backbone | None = None
 
 
@@ -63,18 +66,10 @@ class Method(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     Config: ClassVar[type[Config]] = Config
-    #: whether the method retrieves captions; where only some settings do, ``needs_captions`` says which
-    uses_captions: ClassVar[bool] = False
-    #: whether the method tunes the context in front of the labels
-    tunes_context: ClassVar[bool] = False
-    #: whether the method looks for synonyms too, and compares labels with a background of everyday words
-    uses_words: ClassVar[bool] = False
+    #: what the method cannot do without; where only some settings need captions, ``needs_captions`` says which
+    requires: frozenset[Required] = frozenset()
     #: the prompt template, or set of them, that it is used with unless told otherwise
     default_template: ClassVar[str] = DEFAULT_TEMPLATE
-    #: whether the method asks a second model
-    uses_teacher: ClassVar[bool] = False
-    #: whether the method asks for the pixels of views again; then Encoded must be able to render them
-    looks_again: bool = False
     #: whether the method learns from the images before; then it is an OnlineMethod
     online: ClassVar[bool] = False
     #: whether it answers only when it has seen all images; then it is a TransductiveMethod
@@ -83,14 +78,14 @@ class Method(ABC):
     reconstruction: ClassVar[bool] = False
 
     def __init__(self, problem: Problem, config: Any):
-        if self.tunes_context and not problem.text.tunable:
+        if "context" in self.requires and not problem.text.tunable:
             raise ConfigError(
                 f"{self.name} tunes the words in front of a label, and here there are none to tune: this text tower "
                 "or template has no context. Use --method clip, or a template such as 'a photo of a {}.'."
             )
         if self.needs_captions(config) and problem.captions is None:
             raise ConfigError(f"{self.name} needs captions")
-        if self.uses_teacher and problem.teacher is None:
+        if "teacher" in self.requires and problem.teacher is None:
             raise ConfigError(
                 f"{self.name} needs a teacher: another model, such as ViT-L-14:openai, or 'self' for the model itself"
             )
@@ -98,13 +93,13 @@ class Method(ABC):
         self.logit_scale = problem.logit_scale
         self.problem = problem
         self.config = config
-        if self.tunes_context and problem.backbone is not None and problem.backbone.reads_context:
-            self.looks_again = True
+        if "context" in self.requires and problem.backbone is not None and problem.backbone.reads_context:
+            self.requires = self.requires | {"pixels"}
 
     @classmethod
     def needs_captions(cls, config: Any) -> bool:
-        """Whether the method retrieves captions under these settings."""
-        return cls.uses_captions
+        """Whether the method retrieves captions under these settings; to bind labels, every method does."""
+        return "captions" in cls.requires or getattr(config, "bind", False)
 
     @property
     def needs(self) -> tuple[AnySpec, ...]:
@@ -124,7 +119,7 @@ class Method(ABC):
         return 224 if backbone is None else backbone.preprocess.size
 
     @abstractmethod
-    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+    def branches(self, encoded: Encoded) -> dict[str, Array]:
         """Logits (B, C) by branch: of each of the method's prompts, or of its text and its memory."""
 
     @property
@@ -142,63 +137,72 @@ class Method(ABC):
         """How branches become scores: added, or scaled by their extremes over a whole dataset and averaged."""
         return "sum"
 
-    def merge(self, branches: Mapping[str, Tensor]) -> Tensor:
+    def merge(self, branches: Mapping[str, Array]) -> Array:
         """Final scores (B, C) from the branches of any number of images."""
-        return merge_branches(torch.stack(list(branches.values()), dim=1), self.merging)
+        return merge_branches(_stacked(branches), self.merging)
 
-    def probabilities(self, branches: Mapping[str, Tensor]) -> Tensor:
+    def probabilities(self, branches: Mapping[str, Array]) -> Array:
         """What the branches make of each image on its own: (B, C), adding up to one."""
-        return branch_probabilities(torch.stack(list(branches.values()), dim=1), self.emits)
+        return branch_probabilities(_stacked(branches), self.emits)
 
-    def __call__(self, encoded: Encoded) -> Tensor:
+    def __call__(self, encoded: Encoded) -> Array:
         """Scores (B, C), float32, higher is more present."""
         return self.merge(self.branches(encoded))
 
-    def where(self, encoded: Encoded) -> Tensor | None:
+    def where(self, encoded: Encoded) -> Array | None:
         """How much each part of an image speaks for each label, (B, C, H, W), if the method can tell."""
         return None
 
     def views(self, encoded: Encoded) -> Views:
         """The needed views, one spec after another; view 0 is the clean one."""
+        from mltta.model.context_views import Views
+
         backbone = self.problem.backbone
         return Views.of(encoded, self.needs) if backbone is None else backbone.views(encoded, self.needs)
 
-    def logits(self, views: Tensor, text: Tensor) -> Tensor:
+    def logits(self, views: Array, text: Array) -> Array:
         """Logits (B, R, C) of rows (B, R, D) against label features (C, D) or (B, C, D)."""
-        return self.logit_scale * views @ text.transpose(-1, -2)
+        return self.logit_scale * views @ array_namespace(text).matrix_transpose(text)
 
 
-def merge_branches(branches: Tensor, how: str = "sum") -> Tensor:
+def _stacked(branches: Mapping[str, Array]) -> Array:
+    """Branches (N, branches, C)."""
+    parts = list(branches.values())
+    return array_namespace(*parts).stack(parts, axis=1)
+
+
+def merge_branches(branches: Array, how: str = "sum") -> Array:
     """Scores (N, C) from branches (N, branches, C): added, or each scaled by its extremes over all N and averaged."""
+    xp = array_namespace(branches)
     if how == "sum":
-        return branches.sum(dim=1)
-    low, high = branches.amin(dim=(0, 2), keepdim=True), branches.amax(dim=(0, 2), keepdim=True)
-    return ((branches - low) / (high - low).clamp(min=1e-12)).mean(dim=1)
+        return xp.sum(branches, axis=1)
+    low, high = (end(branches, axis=(0, 2), keepdims=True) for end in (xp.min, xp.max))
+    return xp.mean((branches - low) / clamp(high - low, 1e-12), axis=1)
 
 
-def branch_probabilities(branches: Tensor, emits: str = "logits") -> Tensor:
+def branch_probabilities(branches: Array, emits: str = "logits") -> Array:
     """Softmax (N, C) over the labels of the mean of the branches (N, branches, C); of log-odds each label's own."""
-    mean = branches.mean(dim=1)
+    xp = array_namespace(branches)
+    mean = xp.mean(branches, axis=1)
     if emits == "odds":
-        return mean.sigmoid()
-    return (
-        mean.softmax(dim=-1) if emits == "logits" else mean / mean.sum(dim=-1, keepdim=True).clamp(min=1e-12)
-    )
+        return sigmoid(mean)
+    return softmax(mean) if emits == "logits" else mean / clamp(xp.sum(mean, axis=-1, keepdims=True), 1e-12)
 
 
-def z_scores(scores: Tensor) -> Tensor:
+def z_scores(scores: Array) -> Array:
     """Scores (N, C) less their image's mean, over its standard deviation (SPARC's first step).
 
     One label alone has nothing to be compared with and keeps its score.
     """
     if scores.shape[-1] == 1:
         return scores
-    spread = scores.std(dim=-1, keepdim=True).clamp(min=1e-12)
-    return (scores - scores.mean(dim=-1, keepdim=True)) / spread
+    xp = array_namespace(scores)
+    spread = clamp(xp.std(scores, axis=-1, correction=1, keepdims=True), 1e-12)
+    return (scores - xp.mean(scores, axis=-1, keepdims=True)) / spread
 
 
-#: all that an online method remembers: tensors by name, so that it can be saved
-State = dict[str, Tensor]
+#: all that an online method remembers: arrays by name, so that it can be saved
+State = dict[str, Array]
 
 
 class OnlineMethod(Method):
@@ -211,18 +215,19 @@ class OnlineMethod(Method):
         """The state before the first image."""
 
     @abstractmethod
-    def step(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
+    def step(self, state: State, encoded: Encoded) -> tuple[dict[str, Array], State]:
         """Branches (1, C) of the next image and the state after it; the state given may be written into."""
 
-    def fold(self, state: State, encoded: Encoded) -> tuple[dict[str, Tensor], State]:
+    def fold(self, state: State, encoded: Encoded) -> tuple[dict[str, Array], State]:
         """Branches (B, C) of the next images, in their order, and the state after them."""
         found = []
         for image in range(len(encoded)):
             branches, state = self.step(state, encoded[image])
             found.append(branches)
-        return {name: torch.cat([one[name] for one in found]) for name in found[0]}, state
+        xp = array_namespace(*found[0].values())
+        return {name: xp.concat([one[name] for one in found]) for name in found[0]}, state
 
-    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+    def branches(self, encoded: Encoded) -> dict[str, Array]:
         """The images of a batch as a whole stream, from the start."""
         return self.fold(self.start(), encoded)[0]
 
@@ -236,76 +241,13 @@ class TransductiveMethod(Method):
     transductive = True
 
     @abstractmethod
-    def keep(self, encoded: Encoded) -> Tensor:
+    def keep(self, encoded: Encoded) -> Array:
         """Rows (B, K) of some images, each of its own image alone."""
 
     @abstractmethod
-    def finish(self, kept: Tensor) -> dict[str, Tensor]:
+    def finish(self, kept: Array) -> dict[str, Array]:
         """Branches (N, C) of all images, from their rows (N, K)."""
 
-    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+    def branches(self, encoded: Encoded) -> dict[str, Array]:
         """The images of a batch as a whole dataset."""
         return self.finish(self.keep(encoded))
-
-
-_REGISTRY: dict[str, type[Method]] = {}
-#: names of what a tagger or `create_method` is given beside a method's own settings
-TAKEN = frozenset(
-    [
-        "name",
-        "model",
-        "backbone",
-        "labels",
-        "method",
-        "captions",
-        "template",
-        "descriptions",
-        "teacher",
-        "preset",
-        "presence",
-        "seed",
-        "execution",
-        "where",
-        "explain",
-        "allow_urls",
-    ]
-)
-M = TypeVar("M", bound=type[Method])
-
-
-def register(name: str, summary: str) -> Callable[[M], M]:
-    """Class decorator: make a method known by name."""
-
-    def add(cls: M) -> M:
-        if name in _REGISTRY:
-            raise ConfigError(f"a method called {name!r} is registered already")
-        taken = sorted(TAKEN.intersection(field.name for field in fields(cls.Config)))
-        if taken:
-            raise ConfigError(
-                f"{name}: a setting cannot be called {taken[0]!r}: taggers take something else by that name"
-            )
-        cls.name, cls.summary = name, summary
-        _REGISTRY[name] = cls
-        return cls
-
-    return add
-
-
-def method_class(name: str) -> type[Method]:
-    """The class registered under a name, or by a user's own file: ``my_method.py``, ``my_method.py:name``."""
-    if name not in _REGISTRY:
-        found = method_in_file(name, _REGISTRY)
-        if found is not None:
-            return found
-        load_installed(_REGISTRY)
-    if name not in _REGISTRY:
-        raise ConfigError(
-            f"no method {name!r}; there are {', '.join(list_methods())}, or give a file, my_method.py"
-        )
-    return _REGISTRY[name]
-
-
-def list_methods() -> list[str]:
-    """Names of all registered methods, those of installed packages too."""
-    load_installed(_REGISTRY)
-    return sorted(_REGISTRY)

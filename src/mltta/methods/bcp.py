@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mltta.methods.base import OnlineMethod, State, register
-from mltta.methods.config import Config, Rule
+from mltta.methods.config import SHARE, Config, setting
 from mltta.model.encoded import Encoded
 
 
@@ -16,23 +16,10 @@ from mltta.model.encoded import Encoded
 class BCPConfig(Config):
     """Constants that the source leaves open, chosen on the dev sets (docs/methods.md)."""
 
-    #: mu: an image is corrected if the probability of its surest label, the anchor, is above
-    confidence: float = 0.6
-    #: images before the first correction
-    warm_up: int = 10
-    #: evidence that the anchor says nothing, in images
-    smoothing: float = 20.0
-    #: no label gains or loses more, in nats
-    most: float = 5.0
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "confidence": (lambda: 0 <= self.confidence <= 1, "a share from 0 to 1"),
-            "warm_up": (lambda: self.warm_up >= 0, "0 or more"),
-            "smoothing": (lambda: self.smoothing > 0, "a number above 0"),
-            "most": (lambda: self.most >= 0, "0 or more"),
-        }
+    confidence: float = setting(0.6, "mu: correct an image if its surest label is above this", **SHARE)
+    warm_up: int = setting(10, "images before the first correction", least=0)
+    smoothing: float = setting(20.0, "evidence that the anchor says nothing, in images", above=0)
+    most: float = setting(5.0, "the most that a label gains or loses, in nats", least=0)
 
 
 @register("bcp", "labels corrected by how often they go with the surest one, online (2026)")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from mltta.methods.base import register
-from mltta.methods.config import Rule
+from mltta.methods.config import setting
+from mltta.methods.registry import register
 from mltta.methods.tpt import TPT, TPTConfig
 
 
@@ -16,11 +16,7 @@ from mltta.methods.tpt import TPT, TPTConfig
 class CTPTConfig(TPTConfig):
     """TPT's settings, and the weight of the published script for fine-grained labels."""
 
-    #: lambda, what the dispersion weighs; the script for ImageNet's variants has 20
-    dispersion: float = 50.0
-
-    def rules(self) -> dict[str, Rule]:
-        return {**super().rules(), "dispersion": (lambda: self.dispersion >= 0, "0 or more")}
+    dispersion: float = setting(50.0, "weight of the dispersion (ImageNet's variants: 20)", least=0)
 
 
 @register("c-tpt", "calibrated TPT: text features are kept apart while the context is tuned (ICLR 2024)")

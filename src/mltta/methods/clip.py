@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from torch import Tensor
-
+from mltta.arrays import Array
 from mltta.methods.base import Method, register
 from mltta.model.encoded import Encoded
 
@@ -12,6 +11,6 @@ from mltta.model.encoded import Encoded
 class Clip(Method):
     """Cosine of the clean view with each label's prompt, or the mean of its prompts, at the model's own temperature."""
 
-    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
+    def branches(self, encoded: Encoded) -> dict[str, Array]:
         clean = encoded.features(self.needs[0])  # (B, 1, D)
         return {"view": self.logits(clean, self.text.features)[:, 0]}

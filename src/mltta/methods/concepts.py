@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mltta.images.specs import AnySpec
 from mltta.methods.base import Method, Problem, register
-from mltta.methods.config import MOST_KEPT, Config, Rule, local_spec
+from mltta.methods.config import MOST_KEPT, Config, local_spec, setting
 from mltta.model.encoded import Encoded
 
 
@@ -18,26 +18,14 @@ from mltta.model.encoded import Encoded
 class ConceptsConfig(Config):
     """Constants that the paper leaves to validation, chosen on the dev sets (docs/methods.md)."""
 
-    #: captions that a view listens to in the first round; in each round after it, one of so many is left
-    nearest: int = 256
-    shrink: int = 4
-    rounds: int = 1
-    #: what the concepts' cosines weigh beside the prompts'
-    weight: float = 0.25
-    #: the input of local views, in sides of the model's own view
-    scale: float = 2.0
+    nearest: int = setting(256, "captions that a view listens to in the first round", least=1, most=MOST_KEPT)
+    shrink: int = setting(4, "one of so many captions is left in each further round", least=1)
+    rounds: int = setting(1, "rounds of listening to captions", least=0, most=16)
+    weight: float = setting(0.25, "weight of the concepts' cosines beside the prompts'")
+    scale: float = setting(2.0, "input of local views, in sides of the model's own view", least=4 / 7, most=8)
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         return (local_spec(side, self.scale),)
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "nearest": (lambda: 1 <= self.nearest <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
-            "shrink": (lambda: self.shrink >= 1, "at least 1"),
-            "rounds": (lambda: 0 <= self.rounds <= 16, "from 0 to 16"),
-            "scale": (lambda: 4 / 7 <= self.scale <= 8, "from 0.6 to 8"),
-        }
 
 
 @register(
@@ -51,7 +39,8 @@ class Concepts(Method):
     """
 
     Config = ConceptsConfig
-    uses_captions = True
+    branch_names = ["text", "concepts"]
+    requires = frozenset({"captions"})
     reconstruction = True
     config: ConceptsConfig
 
@@ -62,10 +51,6 @@ class Concepts(Method):
         named = self.captions.spoken_of[:, None]
         #: (C, D) unit; a label that no caption names is its prompt
         self.concepts = torch.where(named, self.captions.means, self.text.features)
-
-    @property
-    def branch_names(self) -> list[str]:
-        return ["text", "concepts"]
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         found = encoded.local(self.needs[0])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import ge, gt, le
 from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from mltta.errors import ConfigError
@@ -13,8 +15,25 @@ from mltta.storage.reading import shown
 
 #: more than anybody looks at, or steps; what is beyond is a slip, and would take days or all memory
 MOST_VIEWS, MOST_STEPS, MOST_KEPT, LARGEST = 4096, 1000, 4096, 1e9
-#: what must hold, and what to give when it does not
-Rule = tuple[Callable[[], bool], str]
+#: ranges that occur often
+SHARE: Mapping[str, float] = {"least": 0, "most": 1}
+PART: Mapping[str, float] = {"above": 0, "most": 1}
+
+
+#: how the range of a field is said and checked
+_RANGE = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le)}
+
+
+def setting(default: Any, help: str, **within: float) -> Any:
+    """A field of a config: its default, what it means, and its range: ``least``, ``above``, ``most``."""
+    assert within.keys() <= _RANGE.keys(), within
+    return dataclasses.field(default=default, metadata={"help": help, **within})
+
+
+def range_of(field: dataclasses.Field[Any]) -> str:
+    """The values that a field takes, in words; empty if all of its kind."""
+    about = field.metadata
+    return ", ".join(f"{words} {about[name]:g}" for name, (words, _) in _RANGE.items() if name in about)
 
 
 @dataclass(frozen=True)
@@ -25,6 +44,13 @@ class Config:
     """
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Let a field with another default keep the help and the range of the class above."""
+        for name in inspect.get_annotations(cls).keys() & getattr(cls, "__dataclass_fields__", {}).keys():
+            own, above = vars(cls).get(name), cls.__dataclass_fields__[name].metadata
+            given = own if isinstance(own, dataclasses.Field) else dataclasses.field(default=own)
+            setattr(cls, name, dataclasses.field(default=given.default, metadata={**above, **given.metadata}))
 
     @classmethod
     def make(cls, preset: str = "paper", **options: Any) -> Config:
@@ -42,60 +68,41 @@ class Config:
         """The views that these settings ask for, of a model whose own views have this side."""
         return (ViewSpec(count=1),)
 
-    def rules(self) -> dict[str, Rule]:
-        """For each field that is not free within its kind: what holds, and what to give if it does not."""
-        return {}
-
     def __post_init__(self) -> None:
-        """Raise for the first field that is not of its kind, or whose rule does not hold, naming what would."""
+        """Raise for the first field that is not of its kind, or out of its range."""
         kinds = get_type_hints(type(self))
         for field in dataclasses.fields(self):
-            _check_kind(field.name, getattr(self, field.name), kinds[field.name])
-        for name, (holds, wanted) in self.rules().items():
-            if not holds():
-                raise ConfigError(f"{name} = {shown(getattr(self, name))} is out of range: give {wanted}")
+            value = getattr(self, field.name)
+            _check_kind(field.name, value, kinds[field.name])
+            about = field.metadata
+            if not all(holds(value, about[name]) for name, (_, holds) in _RANGE.items() if name in about):
+                raise ConfigError(f"{field.name} = {shown(value)} is out of range: give {range_of(field)}")
 
 
 @dataclass(frozen=True)
 class ViewConfig(Config):
     """What every method that trusts the confident ones of an image's views can be told."""
 
-    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
+    PRESETS = {"released": {"augmix": True}}
 
-    views: int = 64
-    augmix: bool = False
-    select_ratio: float = 0.1
-    #: "crops", as published, or "local": the windows of one pass at twice the size, in the place of crops
-    look: Literal["crops", "local"] = "crops"
+    views: int = setting(64, "views per image, the clean one among them", least=1, most=MOST_VIEWS)
+    augmix: bool = setting(False, "mix the crops by AugMix")
+    select_ratio: float = setting(0.1, "share of the views that are kept, the most confident ones", **PART)
+    look: Literal["crops", "local"] = setting("crops", "crops, or the windows of one pass at twice the size")
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         if self.look == "local":
             return (local_spec(side, 2),)
         return (ViewSpec(count=self.views, augmix=self.augmix),)
 
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "views": (lambda: 1 <= self.views <= MOST_VIEWS, f"at least 1, at most {MOST_VIEWS}"),
-            "select_ratio": (lambda: 0 < self.select_ratio <= 1, "a share above 0, up to 1"),
-        }
-
 
 @dataclass(frozen=True)
 class TuningConfig(ViewConfig):
     """And what every one that tunes one context on them can be told besides; TPT's published settings."""
 
-    lr: float = 5e-3
-    weight_decay: float = 0.01
-    steps: int = 1
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "lr": (lambda: self.lr >= 0, "0 or more"),
-            "weight_decay": (lambda: self.weight_decay >= 0, "0 or more"),
-            "steps": (lambda: 0 <= self.steps <= MOST_STEPS, f"0 or more, at most {MOST_STEPS}"),
-        }
+    lr: float = setting(5e-3, "learning rate of the context", least=0)
+    weight_decay: float = setting(0.01, "weight decay of the context", least=0)
+    steps: int = setting(1, "optimizer steps per image", least=0, most=MOST_STEPS)
 
 
 def local_spec(side: int, scale: float, window: int = 4, stride: int = 2, clean: bool = True) -> LocalSpec:
@@ -105,7 +112,7 @@ def local_spec(side: int, scale: float, window: int = 4, stride: int = 2, clean:
 
 
 def _check_kind(name: str, value: Any, kind: Any) -> None:
-    """Raise when a setting is not of the kind its field declares: a choice, yes or no, a number."""
+    """Raise when a setting is not of the kind its field declares: a choice, yes or no, a number, a text."""
     choices = get_args(kind)
     if choices and value not in choices:
         raise ConfigError(f"{name} = {shown(value)}: choose from {', '.join(map(str, choices))}")
@@ -113,6 +120,7 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
         bool: (bool, "true or false"),
         int: (int, "a whole number"),
         float: ((int, float), "a number"),
+        str: (str, "a text"),
     }.get(kind)
     if wanted and (not isinstance(value, wanted[0]) or (isinstance(value, bool) and kind is not bool)):
         raise ConfigError(f"{name} = {shown(value)}: give {wanted[1]}")

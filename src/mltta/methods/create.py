@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.store import CaptionBase, default_captions
 from mltta.errors import ConfigError
 from mltta.labels import LabelSet, with_known_words
-from mltta.methods.base import Method, Problem, Teacher, method_class
+from mltta.methods.base import Method, Problem, Teacher
+from mltta.methods.registry import method_class
 from mltta.methods.words import label_words
-from mltta.model.backbone import Backbone
-from mltta.model.load import load_backbone
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
@@ -19,6 +18,9 @@ from mltta.model.prompts import (
     list_templates,
     load_descriptions,
 )
+
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
 
 
 def create_method(
@@ -59,14 +61,14 @@ def create_method(
     template = list_templates(template)
     if descriptions is not None:
         descriptions = load_descriptions(descriptions, labels)
-    if cls.tunes_context and (len(template) > 1 or descriptions):
+    if "context" in cls.requires and (len(template) > 1 or descriptions):
         raise ConfigError(
             f"{cls.name} tunes the words in front of a label, and an ensemble of templates has no single context: "
             f"give one template such as {DEFAULT_TEMPLATE!r} and no descriptions, or use a method that tunes none, "
             "such as clip"
         )
     words = None
-    if cls.uses_words:
+    if "words" in cls.requires:
         labels = with_known_words(labels)
         words = label_words(backbone, labels, template)
     text = backbone.encode_labels(labels, template, descriptions=descriptions)
@@ -77,13 +79,11 @@ def create_method(
                 f"{cls.name} cannot do without captions: leave them to those that ship, or name a base"
             )
         labelled = _labelled(labels, backbone, captions)
-    elif cls.uses_words and captions is not False:
+    elif "words" in cls.requires and captions is not False:
         labelled = _labelled(labels, backbone, captions, apart=True)
-    judge = (
-        make_teacher(teacher, backbone, labels, template, descriptions)
-        if cls.uses_teacher and teacher
-        else None
-    )
+    judge = None
+    if "teacher" in cls.requires and teacher:
+        judge = make_teacher(teacher, backbone, labels, template, descriptions)
     problem = Problem(text, backbone.logit_scale, labelled, judge, backbone, words, labels, template)
     return cls(problem, config)
 
@@ -107,5 +107,7 @@ def make_teacher(
     if teacher == "self" or teacher is student:
         return Teacher(student.encode_labels(labels, template, descriptions=descriptions).features)
     if isinstance(teacher, str):
+        from mltta.model.load import load_backbone
+
         teacher = load_backbone(teacher, device=student.device)
     return Teacher(teacher.encode_labels(labels, template, descriptions=descriptions).features, teacher)

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from mltta.errors import ConfigError
 from mltta.methods.base import OnlineMethod, Problem, State, register
-from mltta.methods.config import Rule, TuningConfig
-from mltta.methods.retrieval import weak_label_counts
+from mltta.methods.config import SHARE, TuningConfig, setting
 from mltta.methods.tuning import Moments, adamw
 from mltta.model.encoded import Encoded
 from mltta.model.vision_prompt import PromptedViT
@@ -24,28 +23,15 @@ class DARTConfig(TuningConfig):
     """The settings of the command in the release's README; its argument defaults differ where said."""
 
     # For ImageNet-A the README cuts its crops unscaled from the image at 410 pixels; here they are TPT's.
-    #: the block of the image tower that sees the image prompt, counted from 0
-    layer: int = 1
-    #: how much of what is retained goes into the prompts of an image (argument default 0.5)
-    text_weight: float = 0.1
-    image_weight: float = 0.1
-    #: h: of what is retained for a label, exp(-logit / h) stays (argument defaults 37 and 5000)
-    text_horizon: float = 5000.0
-    image_horizon: float = 5000.0
-    #: chooses the image prompt before the first image
-    prompt_seed: int = 0
-    #: bind each view's top-k before the entropy, k being the label count of its nearest caption (ML-TTA's BEM)
-    bind: bool = False
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "layer": (lambda: self.layer >= 0, "0 or more"),
-            "text_weight": (lambda: 0 <= self.text_weight <= 1, "a share from 0 to 1"),
-            "image_weight": (lambda: 0 <= self.image_weight <= 1, "a share from 0 to 1"),
-            "text_horizon": (lambda: self.text_horizon > 0, "a number above 0"),
-            "image_horizon": (lambda: self.image_horizon > 0, "a number above 0"),
-        }
+    layer: int = setting(1, "block of the image tower that sees the image prompt, counted from 0", least=0)
+    # argument default 0.5
+    text_weight: float = setting(0.1, "share of the retained contexts in those of an image", **SHARE)
+    image_weight: float = setting(0.1, "share of the retained image prompt in that of an image", **SHARE)
+    # argument defaults 37 and 5000
+    text_horizon: float = setting(5000.0, "h: of a label's retained context, exp(-logit / h) stays", above=0)
+    image_horizon: float = setting(5000.0, "h of the retained image prompts", above=0)
+    prompt_seed: int = setting(0, "seed of the image prompt before the first image")
+    bind: bool = setting(False, "bind the top k labels of each view, as ML-TTA does; needs captions")
 
 
 @register("dart", "dual-modal online prompts: a context a label and an image prompt, retained (AAAI 2024)")
@@ -56,8 +42,7 @@ class DART(OnlineMethod):
     """
 
     Config = DARTConfig
-    tunes_context = True
-    looks_again = True
+    requires = frozenset({"context", "pixels"})
     config: DARTConfig
 
     def __init__(self, problem: Problem, config: DARTConfig):
@@ -65,16 +50,10 @@ class DART(OnlineMethod):
         if problem.backbone is None:
             raise ConfigError("dart needs the backbone itself: it puts a prompt into its image tower")
         if problem.backbone.reads_context:
-            raise ConfigError(
-                "dart puts a prompt of its own into the image tower, and MaPLe's are there already"
-            )
+            raise ConfigError("dart puts a prompt into the image tower, and MaPLe's are there already")
         self.preprocess = problem.backbone.preprocess
         self.tower = PromptedViT(problem.backbone, config.layer)
         self.captions = problem.captions.named() if config.bind and problem.captions is not None else None
-
-    @classmethod
-    def needs_captions(cls, config: DARTConfig) -> bool:
-        return config.bind
 
     def start(self) -> State:
         text = self.text.features  # (C, D)
@@ -90,7 +69,7 @@ class DART(OnlineMethod):
         c, spec = self.config, self.needs[0]
         pixels = encoded.pixels(spec, self.preprocess, np.arange(c.views)[None])[0]  # (N, 3, S, S)
         tokens = self.tower.begin(torch.from_numpy(pixels))
-        k = None if self.captions is None else weak_label_counts(self.captions, encoded.features(spec)[0])
+        k = None if self.captions is None else self.captions.nearest_counts(encoded.features(spec)[0])
         context = c.text_weight * state["text_shadow"] + (1 - c.text_weight) * self.text.context
         context, prompt = self.tune(tokens, k, context, state["image_prompt"][0, 0])
 

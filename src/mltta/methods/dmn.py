@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.methods.base import Emits, OnlineMethod, State, register
-from mltta.methods.config import MOST_KEPT, Rule, ViewConfig
-from mltta.methods.tda import empty_memory, remember
+from mltta.methods.config import MOST_KEPT, ViewConfig, setting
+from mltta.methods.memory import empty_memory, remember
 from mltta.model.encoded import Encoded
 from mltta.objectives import select_confident
 
@@ -19,23 +19,14 @@ from mltta.objectives import select_confident
 class DMNConfig(ViewConfig):
     """The settings of the published scripts, without labelled images."""
 
-    PRESETS = {"released": {"augmix": True, "score": "probs"}}  # noqa: RUF012
+    PRESETS = {"released": {"augmix": True, "score": "probs"}}
 
-    #: the scripts' own; the released program takes 64 when not told
-    views: int = 32
-    #: images kept for each label
-    memory: int = 50
-    beta: float = 5.5
-    #: weight of the memory; the release searches it on the test labels, here it is never searched
-    beta2: float = 1.0
-    #: "logits" (ours, for several labels an image) or "probs" (released), which compete over the labels
-    score: Literal["logits", "probs"] = "logits"
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "memory": (lambda: 1 <= self.memory <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
-        }
+    views: int = 32  # the scripts' own; the released program takes 64 when not told
+    memory: int = setting(50, "images kept for each label", least=1, most=MOST_KEPT)
+    beta: float = setting(5.5, "how fast the weight of a kept image falls with its distance")
+    # the release searches it on the test labels, here it is never searched
+    beta2: float = setting(1.0, "weight of the memory")
+    score: Literal["logits", "probs"] = setting("logits", "logits (ours) or probabilities (released)")
 
 
 @register("dmn", "dual memory networks, training-free: a memory of images for each label, online (CVPR 2024)")
@@ -46,11 +37,8 @@ class DMN(OnlineMethod):
     """
 
     Config = DMNConfig
+    branch_names = ["text", "memory"]
     config: DMNConfig
-
-    @property
-    def branch_names(self) -> list[str]:
-        return ["text", "memory"]
 
     @property
     def emits(self) -> Emits:

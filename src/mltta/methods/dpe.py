@@ -10,9 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.methods.base import OnlineMethod, State, register
-from mltta.methods.config import MOST_KEPT, Rule, ViewConfig
-from mltta.methods.prototypes import align, likeness, prototypes, stepped
-from mltta.methods.tda import empty_memory, remember
+from mltta.methods.config import MOST_KEPT, ViewConfig, setting
+from mltta.methods.memory import align, empty_memory, likeness, prototypes, remember, stepped
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, marginal_entropy, select_confident
 
@@ -21,23 +20,12 @@ from mltta.objectives import entropy, marginal_entropy, select_confident
 class DPEConfig(ViewConfig):
     """The settings of the release for ImageNet; alpha and the rate are set anew for every dataset there."""
 
-    #: images kept for each label
-    capacity: int = 3
-    alpha: float = 6.0
-    beta: float = 5.0
-    lr: float = 6e-4
-    #: what keeping prototypes and texts together weighs beside the entropy
-    align: float = 0.5
-    #: texts evolve by images whose entropy in nats, over log2(C), is below
-    gate: float = 0.1
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "capacity": (lambda: 1 <= self.capacity <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
-            "lr": (lambda: self.lr >= 0, "0 or more"),
-            "align": (lambda: self.align >= 0, "0 or more"),
-        }
+    capacity: int = setting(3, "images kept for each label", least=1, most=MOST_KEPT)
+    alpha: float = setting(6.0, "weight of the visual prototypes")
+    beta: float = setting(5.0, "how fast the weight of a prototype falls with its distance")
+    lr: float = setting(6e-4, "learning rate of both prototypes", least=0)
+    align: float = setting(0.5, "weight of keeping prototypes and texts together beside the entropy", least=0)
+    gate: float = setting(0.1, "texts evolve by images whose entropy in nats, over log2(C), is below this")
 
 
 @register("dpe", "dual prototypes, textual and visual, that evolve with the stream, online (NeurIPS 2024)")

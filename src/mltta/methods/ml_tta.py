@@ -11,19 +11,21 @@ from torch import Tensor
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
 from mltta.methods.base import Merging, Method, Problem, register
-from mltta.methods.config import MOST_STEPS, Rule, ViewConfig
-from mltta.methods.retrieval import WeakLabels, combined_labels
+from mltta.methods.config import MOST_STEPS, ViewConfig, setting
 from mltta.methods.tuning import Loss, tune_context
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
 from mltta.objectives import bound_entropy, entropy, label_set_bce, select_confident
+
+#: whose labels make a view's weak label set: the nearest caption's (paper), or those of several captions combined
+WeakLabels = Literal["nearest", "vote", "weighted", "union", "intersection"]
 
 
 @dataclass(frozen=True)
 class MLTTAConfig(ViewConfig):
     """The paper's settings; every component of its ablation tables is a switch here."""
 
-    PRESETS = {  # noqa: RUF012
+    PRESETS = {
         "released": {
             "augmix": True,
             "objective": "marginal",
@@ -33,36 +35,30 @@ class MLTTAConfig(ViewConfig):
         }
     }
 
-    captions_per_view: int = 16
-    lr_view: float = 1e-2
-    lr_caption: float = 1e-3
-    weight_decay: float = 0.01
-    steps: int = 1
-    view_prompt: bool = True
-    caption_prompt: bool = True
-    bind: bool = True
-    #: "mean" row entropy (paper), "marginal" entropy (released) or "bce" on the label sets (Table 6)
-    objective: Literal["mean", "marginal", "bce"] = "mean"
-    #: confidence read off the bound logits (released, and ours where the paper is silent) or the raw ones
-    select_on: Literal["bound", "raw"] = "bound"
-    #: every view's own captions, repeats counted (paper), or the distinct ones (released)
-    caption_pool: Literal["paired", "unique"] = "paired"
-    #: a view's weak label set: its nearest caption's (paper), or what several captions name together
-    weak_labels: WeakLabels = "nearest"
-    #: k is the size of a caption's label set (paper) or of its list of mentions (released)
-    label_count: Literal["set", "list"] = "set"
-    #: s_v + s_c (paper), or both scaled by their extremes over the whole dataset and averaged (released)
-    merge: Merging = "sum"
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "captions_per_view": (lambda: self.captions_per_view >= 1, "at least 1"),
-            "lr_view": (lambda: self.lr_view >= 0, "0 or more"),
-            "lr_caption": (lambda: self.lr_caption >= 0, "0 or more"),
-            "weight_decay": (lambda: self.weight_decay >= 0, "0 or more"),
-            "steps": (lambda: 0 <= self.steps <= MOST_STEPS, f"0 or more, at most {MOST_STEPS}"),
-        }
+    captions_per_view: int = setting(16, "captions retrieved for each view", least=1)
+    lr_view: float = setting(1e-2, "learning rate of the view prompt", least=0)
+    lr_caption: float = setting(1e-3, "learning rate of the caption prompt", least=0)
+    weight_decay: float = setting(0.01, "weight decay of both prompts", least=0)
+    steps: int = setting(1, "optimizer steps per image", least=0, most=MOST_STEPS)
+    view_prompt: bool = setting(True, "tune a prompt on the views")
+    caption_prompt: bool = setting(True, "tune a prompt on the captions")
+    bind: bool = setting(True, "bind the top k labels of each row before the entropy")
+    objective: Literal["mean", "marginal", "bce"] = setting(
+        "mean", "mean row entropy (paper), marginal entropy (released), or bce on the label sets (Table 6)"
+    )
+    select_on: Literal["bound", "raw"] = setting(
+        "bound", "read confidence off bound logits (released; the paper is silent) or raw ones"
+    )
+    caption_pool: Literal["paired", "unique"] = setting(
+        "paired", "every view's own captions, repeats counted (paper), or the distinct ones (released)"
+    )
+    weak_labels: WeakLabels = setting(
+        "nearest", "a view's weak label set: its nearest caption's (paper), or that of several"
+    )
+    label_count: Literal["set", "list"] = setting(
+        "set", "k is the size of a caption's label set (paper) or of its list of mentions (released)"
+    )
+    merge: Merging = setting("sum", "add scores (paper), or scale them over the dataset first (released)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,8 +74,7 @@ class MLTTA(Method):
     """
 
     Config = MLTTAConfig
-    uses_captions = True
-    tunes_context = True
+    requires = frozenset({"captions", "context"})
     config: MLTTAConfig
 
     def __init__(self, problem: Problem, config: MLTTAConfig):
@@ -153,6 +148,32 @@ class MLTTA(Method):
             )
 
         return loss
+
+
+def combined_labels(
+    captions: LabelledCaptions, views: Tensor, found: Tensor, how: WeakLabels, scale: float
+) -> Tensor:
+    """Weak label sets (..., N, C), zeros and ones, of views (..., N, D) from their captions (..., N, K), nearest first.
+
+    "vote" takes what at least half of the captions name, "weighted" what at least half of their similarities at the
+    model's temperature name, "union" what any and "intersection" what all of them name. Where that leaves nothing,
+    the nearest caption decides.
+    """
+    named = captions.multi_hot(found)  # (..., N, K, C)
+    nearest = named[..., 0, :]
+    if how == "nearest":
+        return nearest
+    if how == "union":
+        return named.amax(dim=-2)
+    if how == "intersection":
+        labels = named.amin(dim=-2)
+    else:
+        share = named.mean(dim=-2)
+        if how == "weighted":
+            similarity = (views.unsqueeze(-2) * captions.embeddings[found]).sum(dim=-1)  # (..., N, K)
+            share = ((scale * similarity).softmax(dim=-1).unsqueeze(-2) @ named).squeeze(-2)
+        labels = (share >= 0.5).to(named.dtype)
+    return torch.where(labels.any(dim=-1, keepdim=True), labels, nearest)
 
 
 def _first_of_each(ids: Tensor) -> Tensor:

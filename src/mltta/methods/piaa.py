@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mltta.images.specs import AnySpec, LocalSpec
 from mltta.methods.base import Emits, OnlineMethod, State, register
-from mltta.methods.config import MOST_KEPT, Config, Rule
-from mltta.methods.tda import empty_memory
+from mltta.methods.config import MOST_KEPT, SHARE, Config, setting
+from mltta.methods.memory import empty_memory
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy
 
@@ -20,34 +20,18 @@ from mltta.objectives import entropy
 class PIAAConfig(Config):
     """The release's constants for COCO where it has one a dataset; the bank, `again_at` and `weight` are ours."""
 
-    #: input of the locations, in sides of the model's own view
-    scale: float = 1.0
-    #: locations kept for each label (512 of a training set, as published), and images between two fits
-    memory: int = 32
-    refit: int = 16
-    #: the sharpness at which a location is given to a label
-    given_at: float = 60.0
-    #: and at which the bank is given out anew: 0.01 on COCO, 100 on VOC, 500 on NUS-WIDE
-    again_at: float = 100.0
-    #: what a location's fit is divided by
-    soften: float = 500.0
-    #: sharpness of the image's cosines and of its best locations, 200 on VOC; and what the latter weigh
-    whole: float = 80.0
-    local: float = 400.0
-    weight: float = 0.5
+    scale: float = setting(1.0, "input of the locations, in sides of the model's view", least=0.25, most=8)
+    memory: int = setting(32, "locations kept for each label (published: 512)", least=1, most=MOST_KEPT)
+    refit: int = setting(16, "images between two fits", least=1)
+    given_at: float = setting(60.0, "sharpness at which a location is given to a label")
+    again_at: float = setting(100.0, "sharpness at which the bank is given anew (COCO: 0.01, NUS-WIDE: 500)")
+    soften: float = setting(500.0, "what a location's fit is divided by", above=0)
+    whole: float = setting(80.0, "sharpness of the image's cosines")
+    local: float = setting(400.0, "sharpness of its best locations, 200 on VOC")
+    weight: float = setting(0.5, "weight of the best locations", **SHARE)
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         return (LocalSpec(round(side * self.scale), 1, 1),)  # a window of one location
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "scale": (lambda: 0.25 <= self.scale <= 8, "from 0.25 to 8"),
-            "memory": (lambda: 1 <= self.memory <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
-            "refit": (lambda: self.refit >= 1, "at least 1"),
-            "soften": (lambda: self.soften > 0, "a number above 0"),
-            "weight": (lambda: 0 <= self.weight <= 1, "a share from 0 to 1"),
-        }
 
 
 @register("piaa", "Gaussians of sure locations, fitted to the images before, online (after ICML 2026)")
@@ -60,12 +44,9 @@ class PIAA(OnlineMethod):
     """
 
     Config = PIAAConfig
+    emits: Emits = "probabilities"
     reconstruction = True
     config: PIAAConfig
-
-    @property
-    def emits(self) -> Emits:
-        return "probabilities"
 
     def start(self) -> State:
         text = self.text.features  # (C, D)

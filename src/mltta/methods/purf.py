@@ -8,12 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.images.specs import AnySpec, ViewSpec
+from mltta.images.specs import AnySpec, ViewSpec, require
 from mltta.methods.base import OnlineMethod, Problem, State, register
-from mltta.methods.config import MOST_KEPT, MOST_VIEWS, Config, Rule
-from mltta.methods.experts import text_experts
-from mltta.methods.prototypes import align, likeness, prototypes, stepped
-from mltta.methods.tda import empty_memory
+from mltta.methods.config import MOST_KEPT, MOST_VIEWS, PART, Config, setting
+from mltta.methods.memory import align, empty_memory, likeness, prototypes, stepped
+from mltta.methods.reta import text_experts
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, marginal_entropy, select_confident
 
@@ -22,44 +21,28 @@ from mltta.objectives import entropy, marginal_entropy, select_confident
 class PuRFConfig(Config):
     """The paper's values where it has them; alpha, beta, the rate and the sizes of views are ours, after DPE."""
 
-    #: the clean view and those that show nearly all of an image; and random regions of it
-    views: int = 64
-    regions: int = 50
-    #: the part of an image that views and regions at least show, and regions at most
-    whole_from: float = 0.8
-    region_from: float = 0.05
-    region_to: float = 0.5
-    #: the share of labels that a view may name, and of views that are confident
-    kappa: float = 0.1
-    select_ratio: float = 0.1
-    #: what the labels agreed on, and keeping prototypes and texts together, weigh beside the entropy
-    agreed: float = 0.2
-    align: float = 0.5
-    alpha: float = 6.0
-    beta: float = 5.0
-    lr: float = 6e-4
-    #: regions kept for each label, and the images after which one counts as e times less sure
-    capacity: int = 3
-    lifetime: float = 1000.0
+    views: int = setting(64, "views that show nearly all of an image", least=1, most=MOST_VIEWS)
+    regions: int = setting(50, "random regions of an image", least=1, most=MOST_VIEWS - 1)
+    whole_from: float = setting(0.8, "the part of an image that a view at least shows", **PART)
+    region_from: float = setting(0.05, "the part of an image that a region at least shows", **PART)
+    region_to: float = setting(0.5, "the part of an image that a region at most shows", **PART)
+    kappa: float = setting(0.1, "share of the labels that a view may name", **PART)
+    select_ratio: float = setting(0.1, "share of the views that are confident", **PART)
+    agreed: float = setting(0.2, "weight of the labels agreed on beside the entropy", least=0)
+    align: float = setting(0.5, "weight of keeping prototypes and texts together beside the entropy", least=0)
+    alpha: float = setting(6.0, "weight of the visual prototypes")
+    beta: float = setting(5.0, "how fast the weight of a prototype falls with its distance")
+    lr: float = setting(6e-4, "learning rate of the texts", least=0)
+    capacity: int = setting(3, "regions kept for each label", least=1, most=MOST_KEPT)
+    lifetime: float = setting(1000.0, "images after which a region counts as e times less sure", above=0)
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         regions = ViewSpec(count=1 + self.regions, scale=(self.region_from, self.region_to))
         return ViewSpec(count=self.views, scale=(self.whole_from, 1.0)), regions
 
-    def rules(self) -> dict[str, Rule]:
-        share = "a share above 0, up to 1"
-        return {
-            **super().rules(),
-            "views": (lambda: 1 <= self.views <= MOST_VIEWS, f"at least 1, at most {MOST_VIEWS}"),
-            "regions": (lambda: 1 <= self.regions < MOST_VIEWS, f"at least 1, below {MOST_VIEWS}"),
-            "whole_from": (lambda: 0 < self.whole_from <= 1, share),
-            "region_from": (lambda: 0 < self.region_from <= self.region_to, "above 0, at most region_to"),
-            "region_to": (lambda: self.region_to <= 1, share),
-            "kappa": (lambda: 0 < self.kappa <= 1, share),
-            "select_ratio": (lambda: 0 < self.select_ratio <= 1, share),
-            "capacity": (lambda: 1 <= self.capacity <= MOST_KEPT, f"at least 1, at most {MOST_KEPT}"),
-            "lifetime": (lambda: self.lifetime > 0, "a number above 0"),
-        }
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.region_from <= self.region_to, "region_from must be at most region_to")
 
 
 @register("purf", "a cache of regions that show a label purely, text experts nudged by them, online (2026)")

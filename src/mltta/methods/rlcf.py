@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mltta.methods.base import Method, register
-from mltta.methods.config import Rule, TuningConfig
+from mltta.methods.config import TuningConfig, setting
 from mltta.methods.tuning import Loss, tune_context
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, select_confident
@@ -23,16 +23,10 @@ class RLCFConfig(TuningConfig):
 
     # The released program's own argument defaults are other ones: 5 labels, 1 step, lr 5e-3. Its fine-grained
     # script takes 5 steps. All scripts start from 4 CoOp vectors: see `with_prompts`.
-    sample_k: int = 3
+    sample_k: int = setting(3, "likely labels that are rewarded in each view", least=1)
     steps: int = 3
     lr: float = 7e-3
     weight_decay: float = 5e-4
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "sample_k": (lambda: self.sample_k >= 1, "at least 1"),
-        }
 
 
 @register("rlcf", "reinforcement learning from CLIP feedback: a teacher rewards likely labels (ICLR 2024)")
@@ -43,9 +37,7 @@ class RLCF(Method):
     """
 
     Config = RLCFConfig
-    tunes_context = True
-    uses_teacher = True
-    looks_again = True  # the teacher sees the chosen views
+    requires = frozenset({"context", "teacher", "pixels"})
     config: RLCFConfig
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:

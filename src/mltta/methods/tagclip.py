@@ -13,8 +13,7 @@ from mltta.errors import ConfigError
 from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.methods.base import Emits, Method, Problem, register
-from mltta.methods.config import Config, Rule
-from mltta.methods.regions import above_mean, boxes_of, ends_of, scaled
+from mltta.methods.config import SHARE, Config, setting
 from mltta.model.attention import AttentiveViT
 from mltta.model.encoded import Encoded
 
@@ -29,25 +28,12 @@ BACKGROUND = (
 class TagCLIPConfig(Config):
     """The release's settings, but for the input: a square here, the image's own shape and size there."""
 
-    #: side of the input, in sides of the model's own view; the release takes the image as it is, about 2
-    scale: float = 2.0
-    #: attention counts where it is above its mean in this share of the blocks, 4 of 12
-    votes: float = 1 / 3
-    #: smooth over the boxes of the cells that stand out, as released; otherwise over these cells alone, as published
-    boxes: bool = True
-    #: look again at labels above this share of the way from the least to the greatest; 1: at none
-    threshold: float = 0.5
-    #: looked at again at most, the likeliest first; the release has no such bound
-    candidates: int = 16
-
-    def rules(self) -> dict[str, Rule]:
-        return {
-            **super().rules(),
-            "scale": (lambda: 0 < self.scale <= 8, "above 0, at most 8"),
-            "votes": (lambda: 0 <= self.votes <= 1, "a share from 0 to 1"),
-            "threshold": (lambda: 0 <= self.threshold <= 1, "a share from 0 to 1"),
-            "candidates": (lambda: self.candidates >= 0, "0 or more"),
-        }
+    scale: float = setting(2.0, "side of the input, in sides of the model's own view", above=0, most=8)
+    votes: float = setting(1 / 3, "attention counts if above its mean in this share of the blocks", **SHARE)
+    boxes: bool = setting(True, "smooth over boxes of the cells that stand out (paper: the cells alone)")
+    again_from: float = setting(0.5, "look again at labels above this share of the range", **SHARE)
+    # the release has no such bound
+    candidates: int = setting(16, "labels looked at again at most, the likeliest first", least=0)
 
 
 @register("tagclip", "patches smoothed by attention, likely labels looked at again; ViT only (AAAI 2024)")
@@ -59,7 +45,8 @@ class TagCLIP(Method):
     """
 
     Config = TagCLIPConfig
-    looks_again = True
+    emits: Emits = "probabilities"
+    requires = frozenset({"pixels"})
     default_template = "simple"
     config: TagCLIPConfig
 
@@ -88,10 +75,6 @@ class TagCLIP(Method):
         """The clean view, the large input, and one crop, as pictures mostly have one or two likely labels."""
         return super().price + (self.preprocess.size / self.side) ** 2 + (self.config.candidates > 0)
 
-    @property
-    def emits(self) -> Emits:
-        return "probabilities"
-
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         return {"view": torch.stack([self.score(pixels) for pixels in self.look(encoded)])}
 
@@ -109,7 +92,7 @@ class TagCLIP(Method):
         """Scores (C,) of one image (3, S, S)."""
         maps, labels = self.refined(pixels), len(self.text)
         local = maps[:labels].amax(dim=(1, 2))
-        bar = maps.min() + self.config.threshold * (maps.max() - maps.min())
+        bar = maps.min() + self.config.again_from * (maps.max() - maps.min())
         likely = [i for i in local.argsort(descending=True).tolist() if local[i] > bar]
         likely = likely[: self.config.candidates]
         if likely:
@@ -158,3 +141,52 @@ class TagCLIP(Method):
         rows = slice(top * size // h, max(top * size // h + 1, (bottom + 1) * size // h))
         columns = slice(left * size // w, max(left * size // w + 1, (right + 1) * size // w))
         return F.interpolate(pixels[None, :, rows, columns], (self.side, self.side), mode="bilinear")[0]
+
+
+def scaled(maps: Tensor) -> Tensor:
+    """Maps (K, h, w), each from its least value, 0, to its greatest, 1; a flat one is 0."""
+    low, high = maps.amin(dim=(1, 2), keepdim=True), maps.amax(dim=(1, 2), keepdim=True)
+    return (maps - low) / (high - low).clamp(min=1e-30)
+
+
+def above_mean(maps: Tensor) -> Tensor:
+    """The cells (K, h, w) above the mean of their own map; all cells of a flat one."""
+    values = scaled(maps)
+    cells = values > values.mean(dim=(1, 2), keepdim=True)
+    return cells | ~cells.any(dim=2, keepdim=True).any(dim=1, keepdim=True)
+
+
+def boxes_of(cells: Tensor) -> Tensor:
+    """The cells (K, h, w) inside the boxes around each part of a map that hangs together, corners touching too."""
+    _, h, w = cells.shape
+    y, x = torch.arange(h, device=cells.device), torch.arange(w, device=cells.device)
+    y, x = y[:, None].expand(h, w), x[None].expand(h, w)
+    # each cell learns the ends of its part from its neighbours, until nobody learns more
+    ends = torch.stack([-y, y, -x, x]).float()  # (4, h, w)
+    none = -float(h + w)
+    held = torch.where(cells[:, None], ends, none)  # (K, 4, h, w)
+    while True:
+        grown = torch.where(cells[:, None], F.max_pool2d(held, 3, stride=1, padding=1), none)
+        if torch.equal(grown, held):
+            break
+        held = grown
+    which, *_ = cells.nonzero(as_tuple=True)
+    top, bottom, left, right = held.permute(1, 0, 2, 3)[:, cells].long()
+    top, left = -top, -left
+    # a box is +1 at its corner and -1 beyond its ends, added up along both axes
+    edges = torch.zeros(len(cells), h + 1, w + 1, device=cells.device)
+    one = torch.ones(len(which), device=cells.device)
+    for row, column, sign in (
+        (top, left, 1.0),
+        (bottom + 1, left, -1.0),
+        (top, right + 1, -1.0),
+        (bottom + 1, right + 1, 1.0),
+    ):
+        edges.index_put_((which, row, column), sign * one, accumulate=True)
+    return edges.cumsum(dim=1).cumsum(dim=2)[:, :h, :w] > 0.5
+
+
+def ends_of(cells: Tensor) -> tuple[int, int, int, int]:
+    """First and last row, first and last column, of the cells (h, w) of one map, of which there is at least one."""
+    rows, columns = cells.any(dim=1).nonzero(), cells.any(dim=0).nonzero()
+    return int(rows[0]), int(rows[-1]), int(columns[0]), int(columns[-1])

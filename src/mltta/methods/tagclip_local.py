@@ -9,21 +9,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.methods.base import register
-from mltta.methods.config import Rule
-from mltta.methods.regions import ends_of
-from mltta.methods.tagclip import TagCLIP, TagCLIPConfig
+from mltta.methods.config import setting
+from mltta.methods.registry import register
+from mltta.methods.tagclip import TagCLIP, TagCLIPConfig, ends_of
 
 
 @dataclass(frozen=True)
 class TagCLIPLocalConfig(TagCLIPConfig):
     """TagCLIP's settings; how sharply a location listens to its likes is the only new one."""
 
-    #: the sharpness of a softmax over the cosines of locations, which stands for attention
-    sharpness: float = 10.0
-
-    def rules(self) -> dict[str, Rule]:
-        return {**super().rules(), "sharpness": (lambda: self.sharpness >= 0, "0 or more")}
+    sharpness: float = setting(10.0, "sharpness of the likeness that stands for attention", least=0)
 
 
 @register("tagclip-local", "TagCLIP's idea on the locations of any tower, a CNN's too; ours")

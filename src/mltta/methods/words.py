@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
+from array_api_compat import array_namespace
 
+from mltta.arrays import Array, like, normalize
 from mltta.captions.labelled import LabelledCaptions
 from mltta.labels import LabelSet
 from mltta.labels.sets import label_key
-from mltta.model.backbone import Backbone
 from mltta.model.prompts import TemplateSource
 from mltta.model.vocabulary import SYNONYMS, background_words
+
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
 
 #: in nats, at the model's own temperature: how much less a background word resembles a label than that itself does
 APART = 5.0
@@ -23,10 +26,10 @@ APART = 5.0
 class Words:
     """Features of the labels' words and of the background, for one label list."""
 
-    features: Tensor  # (J, D) unit
-    owner: Tensor  # (J,) the label that each word stands for
-    share: Tensor  # (J,) what it weighs: half for the label itself, half for its synonyms together
-    background: Tensor  # (V, D) unit, of words that mean something else than every label
+    features: Array  # (J, D) unit
+    owner: Array  # (J,) the label that each word stands for
+    share: Array  # (J,) what it weighs: half for the label itself, half for its synonyms together
+    background: Array  # (V, D) unit, of words that mean something else than every label
 
 
 def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) -> Words:
@@ -46,25 +49,21 @@ def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) 
     others = [word for word in background_words() if kept.row(word) is not None]
     background = kept.features[[kept.row(word) for word in others]]
     own = {label_key(word) for part in (labels.names, labels.texts, *labels.synonyms) for word in part}
-    named = torch.tensor([label_key(word) in own for word in others], device=background.device)
+    named = like(np.array([label_key(word) in own for word in others]), background)
     first = {label: place for place, label in reversed(list(enumerate(owner)))}
-    itself = torch.tensor([first[i] for i in range(len(labels))], device=background.device)
-    close = (background @ features[itself].T).amax(dim=-1) >= 1 - APART / backbone.logit_scale
-    device = background.device
-    return Words(
-        features,
-        torch.tensor(owner, device=device),
-        torch.tensor(share, device=device),
-        background[~(named | close)],
+    itself = features[[first[i] for i in range(len(labels))]]
+    close = (
+        array_namespace(background).max(background @ itself.T, axis=-1) >= 1 - APART / backbone.logit_scale
     )
+    kinds = (np.array(owner), np.array(share, np.float32))
+    return Words(features, *(like(own, background) for own in kinds), background[~(named | close)])
 
 
 def in_context(words: Words, captions: LabelledCaptions, weight: float) -> Words:
     """The same, each word of a label moved towards the mean of the captions that name the label."""
-    moved = F.normalize(words.features + weight * captions.means[words.owner], dim=-1)
-    return replace(
-        words, features=torch.where(captions.spoken_of[words.owner][:, None], moved, words.features)
-    )
+    moved = normalize(words.features + weight * captions.means[words.owner])
+    spoken_of = captions.spoken_of[words.owner][:, None]
+    return replace(words, features=array_namespace(moved).where(spoken_of, moved, words.features))
 
 
 def _plain(texts: list[str]) -> LabelSet:

@@ -12,9 +12,9 @@ from mltta.metrics.average_precision import (
     by_label_count,
     mean_average_precision,
 )
-from mltta.metrics.bootstrap import Difference, bootstrap_map, interval, paired_difference
+from mltta.metrics.bootstrap import Difference, bootstrap_map, interval, interval_of, paired_difference
 from mltta.metrics.calibration import calibration_error
-from mltta.metrics.sets import SetMetrics, set_metrics
+from mltta.metrics.precision_recall import SetMetrics, set_metrics
 
 __all__ = [
     "LABEL_BINS",
@@ -26,6 +26,7 @@ __all__ = [
     "by_label_count",
     "calibration_error",
     "interval",
+    "interval_of",
     "mean_average_precision",
     "paired_difference",
     "set_metrics",

@@ -52,8 +52,13 @@ def interval(
     too high on average, as every positive finds itself, is left as it is: so mAP is defined.
     """
     drawn = bootstrap_map(scores, targets, draws, seed, absent)
-    low, high = np.clip(np.percentile(drawn, [2.5, 97.5]), 0, 100)
-    return mean_average_precision(scores, targets, absent=absent), float(low), float(high)
+    return mean_average_precision(scores, targets, absent=absent), *interval_of(drawn, 0, 100)
+
+
+def interval_of(drawn: Floats, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
+    """The ends of the 95% interval of samples, within the limits given."""
+    ends = np.clip(np.percentile(drawn, [2.5, 97.5]), low, high)
+    return float(ends[0]), float(ends[1])
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,4 @@ def paired_difference(
         bootstrap_map(scores, targets, draws, seed, absent) for scores in (scores_a, scores_b)
     )
     map_a, map_b = (mean_average_precision(scores, targets, absent=absent) for scores in (scores_a, scores_b))
-    drawn = drawn_a - drawn_b
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return Difference(map_a - map_b, float(low), float(high))
+    return Difference(map_a - map_b, *interval_of(drawn_a - drawn_b))

@@ -76,7 +76,7 @@ class LearnedPrompts:
         if own is not None and own != backbone.text_fingerprint:
             raise ConfigError(
                 f"{self.source} was learned for {self.about.get('model', 'another model')} (weights {own[:8]}), and "
-                f"{backbone.name} is {backbone.text_fingerprint[:8]}: train prompts for this model"
+                f"{backbone.name} is {backbone.text_fingerprint[:8]}: take prompts learned for this model"
             )
 
 
@@ -157,9 +157,7 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     found, _ = read_file(file)
     sum_ = header.pop(checksums.CHECKSUM, None)
     if sum_ is not None and sum_ != checksums.of_tensors(found, header):
-        raise WeightsError(
-            f"{file} is damaged: its checksum does not fit. Train it again, or fetch it again."
-        )
+        raise WeightsError(f"{file} is damaged: its checksum does not fit. Fetch it again.")
     if isinstance(found, Tensor):
         found = {"ctx": found}
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
@@ -244,9 +242,7 @@ def _about(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise WeightsError(f"{file} is not a file of prompts that this version reads")
     if about and checksums.CHECKSUM not in header:
         if about.get("format") == FORMAT:
-            raise WeightsError(
-                f"{file} is damaged: its checksum is missing. Train it again, or fetch it again."
-            )
+            raise WeightsError(f"{file} is damaged: its checksum is missing. Fetch it again.")
         log.info("%s was written before checksums were kept, so damage to it cannot be told", file)
     for name, kind in (("model", str), ("text_tower", str), ("labels", list)):
         if name in about and not isinstance(about[name], kind):

@@ -8,14 +8,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
 from mltta.storage.reading import LABELS, explain, read_text, shown
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DEFAULT_TEMPLATE = "a photo of a {}."
 #: sets of templates by name: open_clip's OPENAI_IMAGENET_TEMPLATES (80) and SIMPLE_IMAGENET_TEMPLATES (7)
@@ -112,7 +112,7 @@ def build_prompts(
                 f"label {label[:60]!r} is too long: its prompt takes {len(ids)} tokens "
                 f"and this model reads {room}. Shorten the label."
             )
-    end = torch.tensor([start + len(ids) for ids in bare]).clamp(max=context_length - 1)
+    end = tokens.new_tensor([start + len(ids) for ids in bare]).clamp(max=context_length - 1)
     return Prompts(texts, tokens, start, n_before, end)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from array_api_compat import array_namespace
+
+from mltta.arrays import Array, topk
 
 # Similarities held at once, and vectors that are compared at once.
 BYTES, PIECE = 2**30, 2**18
@@ -12,31 +13,33 @@ BYTES, PIECE = 2**30, 2**18
 class Search:
     """Nearest neighbours by inner product among fixed unit vectors (K, D)."""
 
-    def __init__(self, base: Tensor):
+    def __init__(self, base: Array):
         self.base = base
 
-    def __call__(self, features: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    def __call__(self, features: Array, n: int) -> tuple[Array, Array]:
         """Similarities and indices (..., n) of the nearest, nearest first."""
-        n = min(n, self.base.shape[0])
-        rows = features.reshape(-1, features.shape[-1])
-        parts = [self._find(part, n) for part in torch.split(rows, self._at_once())]
-        values, indices = (torch.cat(kind).view(*features.shape[:-1], n) for kind in zip(*parts, strict=True))
+        xp, n = array_namespace(features), min(n, self.base.shape[0])
+        rows = xp.reshape(features, (-1, features.shape[-1]))
+        step = self._at_once()
+        parts = [self._find(rows[i : i + step], n) for i in range(0, max(1, len(rows)), step)]
+        shape = (*features.shape[:-1], n)
+        values, indices = (xp.reshape(xp.concat(kind), shape) for kind in zip(*parts, strict=True))
         return values, indices
 
     def _at_once(self) -> int:
         """As many rows as their similarities leave room for."""
         return max(1, BYTES // (4 * min(PIECE, self.base.shape[0])))
 
-    def _find(self, rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    def _find(self, rows: Array, n: int) -> tuple[Array, Array]:
         """The nearest to rows (R, D), (R, n); a long list is gone through in pieces."""
         if self.base.shape[0] <= 4 * PIECE:
-            found = (rows @ self.base.T).topk(n, dim=-1)
-            return found.values, found.indices
+            return topk(rows @ self.base.T, n)
         best = []
         for start in range(0, self.base.shape[0], PIECE):
             piece = self.base[start : start + PIECE]
-            values, indices = (rows @ piece.T).topk(min(n, len(piece)), dim=-1)
+            values, indices = topk(rows @ piece.T, min(n, len(piece)))
             best.append((values, indices + start))
-        values, indices = (torch.cat(kind, dim=-1) for kind in zip(*best, strict=True))
-        order = values.topk(n, dim=-1)
-        return order.values, indices.gather(-1, order.indices)
+        xp = array_namespace(rows)
+        values, indices = (xp.concat(kind, axis=-1) for kind in zip(*best, strict=True))
+        values, order = topk(values, n)
+        return values, xp.take_along_axis(indices, order, axis=-1)

@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from mltta.errors import WeightsError
+
 
 class TextTower:
     """The parts of an open_clip text tower, whether it sits on the model (CLIP) or in ``model.text``."""
@@ -19,6 +21,11 @@ class TextTower:
         self.tunable = hasattr(root, "token_embedding") and getattr(root, "cls_emb", None) is None
         if not self.tunable:
             return
+        if not hasattr(root.transformer, "resblocks"):
+            raise WeightsError(
+                "this text tower has no transformer.resblocks, as in a version of open_clip that mltta does not "
+                "support: pip install 'open_clip_torch>=3,<4'"
+            )
         self.blocks = list(root.transformer.resblocks)
         self.pool: str = getattr(root, "text_pool_type", None) or root.pool_type
         self.mask: Tensor | None = root.attn_mask

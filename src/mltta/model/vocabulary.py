@@ -11,9 +11,10 @@ import json
 import logging
 from pathlib import Path
 
+import numpy as np
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
+from mltta.arrays import Array, to_numpy
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.storage import atomic
 from mltta.storage.checksums import of_tensors
@@ -29,7 +30,7 @@ SYNONYMS = 8
 class Vocabulary:
     """Words and their unit features (V, D)."""
 
-    def __init__(self, texts: list[str], features: Tensor):
+    def __init__(self, texts: list[str], features: Array):
         self.texts, self.features = texts, features
         self._rows = {text: row for row, text in enumerate(texts)}
 
@@ -67,7 +68,7 @@ def kept_file(name: str) -> Path:
 def load(file: Path, name: str) -> Vocabulary | None:
     """The kept features, or None when there are none, or they are others, or damaged."""
     try:
-        with safe_open(file, "pt") as held:
+        with safe_open(file, "np") as held:
             about = dict(held.metadata() or {})
             features = held.get_tensor("features")
         texts = json.loads(about.get("texts", "[]"))
@@ -79,12 +80,12 @@ def load(file: Path, name: str) -> Vocabulary | None:
     if not whole or len(texts) != len(features):
         log.warning("%s is damaged, so it is made again", file)
         return None
-    return Vocabulary(texts, features.float())
+    return Vocabulary(texts, features.astype(np.float32))
 
 
 def save_to(file: Path, name: str, vocabulary: Vocabulary) -> None:
     """Keep features; a disk that takes none costs time, not the run."""
-    tensors = {"features": vocabulary.features.cpu().contiguous()}
+    tensors = {"features": np.ascontiguousarray(to_numpy(vocabulary.features))}
     about = {"identity": name, "texts": json.dumps(vocabulary.texts)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,9 @@ from mltta.output.tags_journal import OTHERWISE
 from mltta.storage.checksums import of_bytes, sealed, unsealed
 from mltta.storage.filesystems import Folder, is_remote
 
-FORMAT, MANIFEST = "mltta-partitions-1", "_manifest.json"
+FORMAT, MANIFEST = "mltta-partitions-2", "_manifest.json"
+#: of version 0.2.0, whose parts are read but not continued: another rule said there which labels are present
+OLD = "mltta-partitions-1"
 #: seconds between two writings of the manifest: what a kill of the driver can cost
 OFTEN = 2.0
 
@@ -59,29 +61,32 @@ class Partitions:
         #: shards there are to be, and those that are done
         self.count = 0
         self.parts: dict[int, Part] = {}
-        self._saved, self._took = 0.0, 0.0
+        self._saved, self._took, self._old = 0.0, 0.0, False
         try:
             content = self.folder.read(MANIFEST)
         except (FileNotFoundError, NotADirectoryError):
             return
-        held = unsealed(content, FORMAT)
+        held = unsealed(content, FORMAT) or unsealed(content, OLD)
         if held is None:
             raise MlttaError(
                 f"{self.folder}/{MANIFEST} is damaged, so nothing is known of its parts; {OTHERWISE}"
             )
-        self.settings, self.count = held["settings"], held["shards"]
+        self.settings, self.count, self._old = held["settings"], held["shards"], held["format"] == OLD
         self.parts = {one["shard"]: Part(**one) for one in held["parts"]}
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Go on with what was begun with the same settings, or start; other settings are refused."""
+        if self._old:
+            raise MlttaError(
+                f"{self.folder} was begun by version 0.2.0, which this version can read but not resume; {OTHERWISE}"
+            )
         if self.settings is not None:
             refuse_others(str(self.folder), self.settings, settings)
         else:
             strangers = [name for name in self.folder.names() if name[:1] not in "_."]
             if strangers:
                 raise MlttaError(
-                    f"{self.folder} holds {strangers[0]} and no {MANIFEST}: it is no folder that --ray has begun; "
-                    "give another -o"
+                    f"{self.folder} holds {strangers[0]} but no {MANIFEST}, so --ray did not begin it; give another -o"
                 )
             self.settings = json.loads(json.dumps(settings))
 
@@ -135,7 +140,7 @@ def read_part(folder: Folder, part: Part) -> Iterator[Record]:
         else:
             shown = zip(row["labels"], row["scores"], strict=True)
             labels = [{"label": label, "score": score} for label, score in shown]
-            yield {"image": row["image"], "present": row["present"], "labels": labels}
+            yield {"image": row["image"], "present": row["labels"], "labels": labels}
 
 
 def whole_part(folder: Folder, part: Part) -> bytes | None:

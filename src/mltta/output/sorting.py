@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from mltta.errors import ConfigError, MlttaError
+from mltta.errors import ConfigError
 from mltta.output.keywords.jpeg import Jpeg
 from mltta.storage import atomic
 
@@ -74,7 +74,7 @@ class Sorting:
             number += 1
 
     def _put(self, photo: Path, target: Path) -> None:
-        try:
+        with atomic.writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             if not self.link:
                 with atomic.replacing(target, durable=False) as part:
@@ -84,8 +84,6 @@ class Sorting:
                 target.symlink_to(os.path.relpath(photo.absolute(), target.parent.resolve()))
             except (OSError, ValueError):  # Windows asks for rights, or it is another drive
                 os.link(photo, target)
-        except OSError as error:
-            raise MlttaError(f"{target} cannot be written: {error.strerror or error}") from error
 
 
 def _same(photo: Path, other: Path) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -15,7 +14,7 @@ from mltta.errors import ConfigError, MlttaError
 from mltta.output.records import Page, Record
 from mltta.output.tag_formats import WIDE, file_of, refuse_wide, text_format, write_tags
 from mltta.output.tags_journal import OTHERWISE, Seal, TagsJournal
-from mltta.storage import atomic
+from mltta.storage.atomic import replacing, writing
 from mltta.storage.lock import locked
 from mltta.storage.reading import shorten
 
@@ -24,15 +23,15 @@ class TagsFile:
     """One file of an output, in one format."""
 
     def __init__(self, path: Path, format: str, wide: bool, journal: TagsJournal):
-        self.path, self.how, self.journal = path, [format, wide and format in WIDE], journal
-        self.text = text_format(*self.how)
+        self.path, self.format, self.wide, self.journal = path, format, wide and format in WIDE, journal
+        self.text = text_format(format, self.wide)
         self._growing: IO[bytes] | None = None
 
     @property
     def waits(self) -> bool:
         """Whether what is there is the file that --overwrite is to replace."""
-        seals = self.journal.seals.get(self.path.name)
-        return bool(seals) and seals[-1].format is None and self.path.is_file()
+        seal = self.journal.last_seal(self.path.name)
+        return seal is not None and seal.format is None and self.path.is_file()
 
     def wait(self) -> None:
         """Remember the file that is there as one that may be replaced."""
@@ -43,24 +42,23 @@ class TagsFile:
         """Put the file in its place in one step, and say so in the journal before."""
         self.close()
         records = (self.journal.record(image) for image in order)
-        with _writing(self.path), atomic.replacing(self.path) as part:
-            write_tags(part, self.how[0], records, Page(self.path, len(order), labels, self.how[1]))
+        with writing(self.path), replacing(self.path) as part:
+            write_tags(part, self.format, records, Page(self.path, len(order), labels, self.wide))
             size, crc = _measure(part, [])[-1]
-            seals = self.journal.seals.get(self.path.name)
-            last = seals[-1] if seals else None
-            if last is None or (last.size, last.crc, last.format) != (size, crc, self.how):
-                self.journal.seal(self.path.name, size, crc, self.how)
+            last, how = self.journal.last_seal(self.path.name), [self.format, self.wide]
+            if last is None or (last.size, last.crc, last.format) != (size, crc, how):
+                self.journal.seal(self.path.name, size, crc, how)
 
     def grow(self, order: Sequence[str], labels: Sequence[str]) -> None:
         """Write what is done, if what comes can be added behind it."""
         if self.text is not None and self.text.grows and not self.waits:
             self.write(order, labels)
-            with _writing(self.path):
+            with writing(self.path):
                 self._growing = self.path.open("ab")
 
     def add(self, record: Record) -> None:
         if self._growing is not None and self.text is not None:
-            with _writing(self.path):
+            with writing(self.path):
                 self._growing.write(self.text.entry(record).encode())
                 self._growing.flush()
 
@@ -133,13 +131,13 @@ class Output:
     def __enter__(self) -> Output:
         with ExitStack() as stack:
             for path in self._formats:
-                with _writing(path):
+                with writing(path):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     if path.is_dir():
                         raise MlttaError(f"{path} is a folder; give a file to write the tags to")
                     stack.enter_context(locked(_beside(path, ".lock"), str(path)))
             home = next((path for path in self._formats if _beside(path).is_file()), self.paths[0])
-            with _writing(home):
+            with writing(home):
                 self.journal = TagsJournal(_beside(home), self._overwrite)
                 stack.callback(self.journal.close)
                 self.files = [TagsFile(*one, self._wide, self.journal) for one in self._formats.items()]
@@ -156,7 +154,7 @@ class Output:
         if self.journal.settings is not None:
             refuse_others(self.paths[0], self.journal.settings, settings)
             return
-        with _writing(self.journal.path):
+        with writing(self.journal.path):
             self.journal.begin(settings)
             for file in self.files:
                 file.wait()
@@ -174,7 +172,7 @@ class Output:
 
     def add(self, record: Record, stamp: list[int] | None) -> None:
         """Keep one image's record, or its error."""
-        with _writing(self.journal.path):
+        with writing(self.journal.path):
             self.journal.add(record, stamp)
         for file in self.files:
             file.add(record)
@@ -193,7 +191,7 @@ class Output:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with _writing(self.journal.path):
+        with writing(self.journal.path):
             self._stack.close()
 
 
@@ -255,16 +253,3 @@ def _difference(name: str, before: Any, now: Any) -> str:
 
 def _said(value: Any) -> str:
     return "not given" if value is None else shorten(value, 60)
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn what a disk may say into words for the user."""
-    try:
-        yield
-    except OSError as error:
-        why, name = error.strerror or str(error), error.filename
-        where = f" ({os.fspath(name)})" if name and str(name) != str(path) else ""
-        raise MlttaError(
-            f"{path} cannot be written: {why}{where}. Fix this, then rerun the command to continue"
-        ) from error

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from mltta.captions.store import default_captions
-from mltta.errors import ConfigError
-from mltta.evaluation.evaluate import evaluate
+from mltta.evaluation.comparison import RECONSTRUCTED, Line
 from mltta.evaluation.recipes import Recipe
 from mltta.evaluation.results import Scoring
-from mltta.evaluation.summary import RECONSTRUCTED, Line, Summary
-from mltta.methods import create_method, list_methods, method_class
-from mltta.methods.base import Method
+from mltta.methods import list_methods, method_class
 from mltta.model.backbone import Backbone
-from mltta.reproduction.rerun import Place
+from mltta.reproduction.rerun import Bench, run_each
 from mltta.tables.cells import Cell, Row, Table
 from mltta.tables.plots import pareto
 
@@ -28,7 +24,7 @@ LOCAL = ("zero", "tpt", "c-tpt", "ml-tta", "boostadapter", "dpe", "reta")
 #: and several templates, for those that tune no prompt and are used with one
 SEVERAL = ("clip", "zero", "tda", "dmn", "boostadapter", "dpe", "bcp", "concepts", "piaa")
 TEMPLATES = "simple"
-COLUMNS = ("mAP", "mAP softmax", "mAP z-score", "F1 of sets", "views", "ms an image", "state, MB")
+COLUMNS = ("mAP", "mAP softmax", "mAP z-score", "F1 of sets", "views", "ms per image", "state, MB")
 MAP: dict[Scoring, str] = {"raw": "map", "softmax": "map_softmax", "z-score": "map_z_score"}
 
 
@@ -54,9 +50,9 @@ class Entry:
 class Frontier:
     """What was measured at one place, and why the rest was not."""
 
-    place: Place
+    place: Bench
     lines: dict[Entry, Line] = field(default_factory=dict)
-    prices: dict[Entry, float] = field(default_factory=dict)
+    costs: dict[Entry, float] = field(default_factory=dict)
     skipped: dict[Entry, str] = field(default_factory=dict)
 
 
@@ -72,7 +68,7 @@ def entries(only: Sequence[str] = ()) -> list[Entry]:
 
 
 def measure(
-    place: Place,
+    place: Bench,
     wanted: Sequence[Entry],
     out: Path,
     *,
@@ -82,46 +78,25 @@ def measure(
 ) -> Frontier:
     """Run what the model allows; entries with the same templates share one encoding."""
     found = Frontier(place)
-    base = default_captions(place.backbone)
     for template in dict.fromkeys(entry.template for entry in wanted):
-        recipes: dict[Entry, list[Recipe]] = {}
-        for entry in (one for one in wanted if one.template == template):
-            try:
-                method = create_method(
-                    entry.method,
-                    place.backbone,
-                    place.dataset.labels,
-                    template=template,
-                    captions=base,
-                    teacher=teacher,
-                    **entry.options,
-                )
-            except ConfigError as error:
-                found.skipped[entry] = str(error)
-                continue
-            found.prices[entry] = method.price
-            recipes[entry] = [Recipe(entry.method, entry.options, order=n) for n in _orders(method, orders)]
-        if not recipes:
-            continue
-        every = [recipe for several in recipes.values() for recipe in several]
-        done = evaluate(
-            place.dataset,
+        measured, skipped = run_each(
+            place,
             place.backbone,
-            every,
-            out=out,
-            captions=base,
+            {
+                entry: Recipe(entry.method, entry.options, title=entry.title)
+                for entry in wanted
+                if entry.template == template
+            },
+            orders=range(orders) if orders > 1 else (None,),
             template=template,
             teacher=teacher,
+            out=out,
             **options,
         )
-        results = iter(done.results)
-        for entry, several in recipes.items():
-            found.lines[entry] = Line(entry.title, tuple(Summary(next(results)) for _ in several))
+        found.lines |= {entry: line for entry, (_, line) in measured.items()}
+        found.costs |= {entry: method.price for entry, (method, _) in measured.items()}
+        found.skipped |= skipped
     return found
-
-
-def _orders(method: Method, orders: int) -> Sequence[int | None]:
-    return range(orders) if method.online and orders > 1 else (None,)
 
 
 def frontier_table(found: Frontier) -> Table:
@@ -130,16 +105,9 @@ def frontier_table(found: Frontier) -> Table:
     shown = sorted(found.lines, key=lambda entry: -found.lines[entry].mean("map_z_score"))
     for entry in shown:
         line = found.lines[entry]
-        run, state = line.summaries[0].result.run, line.summaries[0].result.state_bytes
-        printed = _published_at(place, entry)
         cells = [Cell(ours=line.mean(name), note=line.spread(name)) for name in MAP.values()]
-        cells[0] = Cell(printed, cells[0].ours, note=cells[0].note)
-        cells += [
-            Cell(ours=line.f1),
-            Cell(ours=found.prices[entry]),
-            Cell(ours=line.ms),
-            Cell(ours=state / 1e6 if run["online"] else None),
-        ]
+        cells[0] = replace(cells[0], paper=_published_at(place, entry))
+        cells += [Cell(ours=value) for value in (line.f1, found.costs[entry], line.ms, line.state)]
         rows.append(Row(entry.title + _mark(entry), tuple(cells)))
     rows += [Row(entry.title + _mark(entry), (Cell(),) * len(COLUMNS)) for entry in found.skipped]
     notes = [f"{place.title}, {len(place.dataset.labels)} labels."]
@@ -162,7 +130,7 @@ def _mark(entry: Entry) -> str:
 def frontier_plot(found: Frontier, scoring: Scoring = "z-score") -> str:
     """mAP over price, those that nothing cheaper beats joined by a line."""
     points = {
-        entry.title + _mark(entry): (found.prices[entry], line.mean(MAP[scoring]))
+        entry.title + _mark(entry): (found.costs[entry], line.mean(MAP[scoring]))
         for entry, line in found.lines.items()
     }
     title = f"mAP ({scoring}) over price, {found.place.title}"
@@ -175,7 +143,7 @@ def _published() -> dict[str, Any]:
     return data
 
 
-def _published_at(place: Place, entry: Entry) -> float | None:
+def _published_at(place: Bench, entry: Entry) -> float | None:
     """The first number printed of a method as it is on these very images, if there is one."""
     if entry != Entry(entry.method) or not place.published:
         return None

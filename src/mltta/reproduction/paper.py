@@ -51,12 +51,9 @@ class Setting:
         **options: object,
     ) -> Setting:
         """A setting with its options sorted, those at the paper's default left out."""
-        known = DEFAULTS if method == "ml-tta" else {}
-        kept = sorted((name, value) for name, value in options.items() if known.get(name, _UNSET) != value)
+        known = DEFAULTS.items() if method == "ml-tta" else ()
+        kept = sorted(item for item in options.items() if item not in known)
         return cls(model, method, dataset, metric, init, tuple(kept))
-
-
-_UNSET = object()
 
 
 @dataclass(frozen=True)
@@ -97,16 +94,6 @@ class PaperTable:
     cells: tuple[PaperCell, ...]
     notes: tuple[Note, ...]
     inferred: tuple[str, ...] = ()  # coordinates the paper does not print
-
-    def cell(self, row: str, column: str, group: str = "") -> PaperCell:
-        """The cell at a printed place."""
-        for cell in self.cells:
-            if (cell.group, cell.row, cell.column) == (group, row, column):
-                return cell
-        place = " / ".join(filter(None, (group, row, column)))
-        raise ConfigError(
-            f"Table {self.number} of the paper has no cell {place}; its columns are {', '.join(self.columns)}."
-        )
 
 
 @dataclass(frozen=True)
@@ -157,16 +144,8 @@ def lookup(setting: Setting, table: int | None = None) -> PaperCell | None:
     ... ).value
     (57.52, 57.49)
     """
-    return next((cell for cell in _by_setting().get(setting, ()) if table in (None, cell.table)), None)
-
-
-@cache
-def _by_setting() -> dict[Setting, tuple[PaperCell, ...]]:
-    found: dict[Setting, tuple[PaperCell, ...]] = {}
-    for table in tables():
-        for cell in table.cells:
-            found[cell.setting] = (*found.get(cell.setting, ()), cell)
-    return found
+    found = (cell for own in tables() for cell in own.cells if table in (None, own.number))
+    return next((cell for cell in found if cell.setting == setting), None)
 
 
 def _table(entry: dict[str, Any]) -> PaperTable:

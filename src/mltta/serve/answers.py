@@ -1,40 +1,40 @@
-"""What was found, as the API says it, and written down as files."""
+"""Tags as the API answers them, and as files."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 import numpy as np
 
 from mltta.errors import ImageError
 from mltta.output.keywords.xmp import Packet
 from mltta.output.lines import csv_lines, json_lines
-from mltta.output.records import Record
 from mltta.serve.engine import Answered
-from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall, Written
+from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall
 
 
 def image_answer(name: str, found: Answered | ImageError, asked: TagCall) -> ImageOut:
-    """One image's entry: what the call asked to be shown of it."""
-    if isinstance(found, ImageError):
-        return ImageOut(image=name, error=str(found))
-    tags, ms = found
-    if tags.error is not None:
-        return ImageOut(image=name, error=tags.error)
-    picky = asked.top_k is not None or asked.threshold is not None
-    shown = tags if asked.all else tags.top(asked.top_k, asked.threshold) if picky else tags.shown
+    """One image's entry: what the call asked to see of it."""
+    error = str(found) if isinstance(found, ImageError) else found.tags.error
+    if isinstance(found, ImageError) or error is not None:
+        return ImageOut(image=name, error=error)
+    tags = found.tags
     return ImageOut(
         image=name,
         present=tags.present,
-        labels=[Label(**item) for item in shown],
+        labels=[Label(**item) for item in (tags if asked.all else tags.shown)],
         where={label: _heat(grid) for label, grid in tags.where.items()} if asked.where else None,
-        captions={label: _captions(said) for label, said in tags.captions.items()}
+        captions={
+            label: [Caption(text=text, similarity=round(near, 4)) for text, near in said]
+            for label, said in tags.captions.items()
+        }
         if asked.captions
         else None,
-        ms=round(ms, 1),
+        ms=round(found.ms, 1),
     )
 
 
@@ -43,34 +43,26 @@ def _heat(grid: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Heat:
     return Heat(rows=values.shape[0], columns=values.shape[1], heat=values.ravel().tolist())
 
 
-def _captions(said: Iterable[tuple[str, float]]) -> list[Caption]:
-    return [Caption(text=text, similarity=round(similarity, 4)) for text, similarity in said]
-
-
 def export(asked: ExportCall) -> tuple[bytes, str, str]:
     """A file of answers, its media type and its name."""
     if asked.format == "xmp":
         return _sidecars(asked.images), "application/zip", "keywords.zip"
     lines = csv_lines(asked.wide) if asked.format == "csv" else json_lines()
     text = "".join(lines.pieces(map(_record, asked.images)))
-    return (
-        text.encode("utf-8", "replace"),
-        {"csv": "text/csv", "json": "application/json"}[asked.format],
-        (f"tags.{asked.format}"),
-    )
+    kind = {"csv": "text/csv", "json": "application/json"}[asked.format]
+    return text.encode("utf-8", "replace"), kind, f"tags.{asked.format}"
 
 
-def _record(entry: Written) -> Record:
+def _record(entry: ImageOut) -> dict[str, Any]:
+    """What files hold of an entry: of all labels, those that are shown."""
     if entry.error is not None:
         return {"image": entry.image, "error": entry.error}
-    return {
-        "image": entry.image,
-        "present": entry.present,
-        "labels": [item.model_dump() for item in entry.labels],
-    }
+    here = set(entry.present or ())
+    shown = [item.model_dump() for item in entry.labels or () if item.label in here]
+    return {"image": entry.image, "present": [item["label"] for item in shown], "labels": shown}
 
 
-def _sidecars(entries: Sequence[Written]) -> bytes:
+def _sidecars(entries: Sequence[ImageOut]) -> bytes:
     """A zip with a sidecar for each photo that shows something, to be unpacked beside the photos."""
     content = io.BytesIO()
     taken: set[str] = set()
@@ -79,15 +71,14 @@ def _sidecars(entries: Sequence[Written]) -> bytes:
             if entry.error is None and entry.present:
                 packet = Packet(None, entry.image)
                 packet.set([_clean(label) for label in entry.present])
-                archive.writestr(_place(entry.image, taken), packet.sidecar())
+                archive.writestr(_path(entry.image, taken), packet.sidecar())
     return content.getvalue()
 
 
-def _place(image: str, taken: set[str]) -> str:
-    """A path inside the archive that leads nowhere else, whatever the photo was called."""
+def _path(image: str, taken: set[str]) -> str:
+    """A path inside the archive that leads nowhere else, whatever the photo is called."""
     parts = [_clean(part) for part in PurePosixPath(image.replace("\\", "/")).parts]
-    kept = [part.replace(":", "_") for part in parts if part.strip("./ ")]
-    path = "/".join(kept) or "photo"
+    path = "/".join(part.replace(":", "_") for part in parts if part.strip("./ ")) or "photo"
     number, found = 2, f"{path}.xmp"
     while found in taken:
         found, number = f"{path}-{number}.xmp", number + 1
@@ -96,7 +87,7 @@ def _place(image: str, taken: set[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text without what neither XML nor a file's name can hold."""
+    """Text without characters that neither XML nor a file name can hold."""
     return "".join(
         "_" if ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 or ord(c) in (0xFFFE, 0xFFFF) else c for c in text
     )

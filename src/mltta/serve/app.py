@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,18 @@ from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
 from mltta import __version__
+from mltta.decision import Decision
 from mltta.errors import ImageError, MlttaError
 from mltta.images.remote import fetch, is_url
 from mltta.methods import Method
 from mltta.serve.answers import export, image_answer
-from mltta.serve.calls import Call, Refused, check_image, checked, read_call
+from mltta.serve.calls import Refused, Sent, check_image, checked, read_call
 from mltta.serve.engine import Answered, Engine, Job
 from mltta.serve.guard import refusal
+from mltta.serve.limits import Limits
 from mltta.serve.metrics import Metrics
-from mltta.serve.offer import Offer
-from mltta.serve.schema import ExportCall, Problem, TagAnswer, TagCall, tag_bodies
+from mltta.serve.offer import Offer, allowed_settings
+from mltta.serve.schema import SCHEMAS, ErrorOut, ExportCall, TagAnswer, TagCall, body
 from mltta.session.prepare import Photo
 
 PAGE = Path(__file__).parents[1] / "assets" / "page"
@@ -31,18 +34,23 @@ _KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".
 _SAYS = {
     400: "the body cannot be read",
     401: "no token, or a wrong one",
-    403: "another site, or another name",
-    408: "the call came too slowly",
+    403: "another site, or another host name",
+    404: "no such name",
+    408: "the call arrived too slowly",
     413: "too many images or bytes",
-    415: "neither multipart nor JSON",
+    415: "neither a form nor JSON",
     422: "a field, a label or a setting is wrong",
-    429: "too many calls at once; Retry-After says when to come back",
+    429: "too many calls at once; Retry-After says when to try again",
     503: "the server is stopping",
     504: "no answer in time",
 }
-_PROBLEMS: dict[int | str, dict[str, Any]] = {
-    code: {"model": Problem, "description": said} for code, said in _SAYS.items()
-}
+
+
+def _errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    return {code: {"model": ErrorOut, "description": _SAYS[code]} for code in codes}
+
+
+_CALL = _errors(*(code for code in _SAYS if code != 404))
 
 
 def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool = False) -> FastAPI:
@@ -58,7 +66,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         title="mltta",
         summary="Tags images with many labels at once.",
         version=__version__,
-        docs_url=None,  # FastAPI's pages ask other hosts for their scripts
+        docs_url=None,  # FastAPI's pages load scripts from other hosts
         redoc_url=None,
         lifespan=life,
     )
@@ -68,53 +76,45 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         "/v1/tag",
         response_model=TagAnswer,
         response_model_exclude_none=True,
-        responses=_PROBLEMS,
-        openapi_extra=tag_bodies(),
+        responses=_CALL,
+        openapi_extra=body(TagCall, form=True),
         summary="Tag images",
     )
     async def tag(request: Request) -> TagAnswer:
-        """Tag images. One that cannot be read is an entry with an error; the others are tagged all the same."""
-        call = await read_call(request, limits)
+        """Tag images. One that cannot be read is an entry with an error; the others are tagged."""
+        asked, sent = await read_call(request, limits)
         start = time.perf_counter()
-        asked = call.asked
-        choice = offer.choice(
-            labels=asked.labels,
-            model=asked.model,
-            method=asked.method,
-            settings=asked.settings,
-            where=asked.where,
-            captions=asked.captions,
-        )
-        images = await fetched(call)
-        good = [
-            Photo(place, name, image)
-            for place, (name, image) in enumerate(zip(call.names, images, strict=True))
-            if isinstance(image, bytes)
+        choice = offer.choice(**asked.model_dump(include=offer.CHOICE))
+        images = await fetched(sent)
+        picky = asked.threshold is not None or asked.top_k is not None
+        decision = Decision(asked.threshold, asked.top_k) if picky else None
+        photos = [
+            Photo(place, name, own, decision=decision)
+            for place, (name, own) in enumerate(images)
+            if isinstance(own, bytes)
         ]
-        found: list[Answered] = []
-        if good:
-            found = await answered(engine.submit(choice, good), request)
-        answers = iter(found)
-        entries = [
-            image_answer(name, image if isinstance(image, ImageError) else next(answers), asked)
-            for name, image in zip(call.names, images, strict=True)
-        ]
-        for entry in entries:
-            metrics.images.labels("tagged" if entry.error is None else "failed").inc()
+        answers = await answered(engine.submit(choice, photos), request) if photos else []
+        found = {photo.index: answer for photo, answer in zip(photos, answers, strict=True)}
+        entries = []
+        for place, (name, own) in enumerate(images):
+            entries.append(image_answer(name, own if isinstance(own, ImageError) else found[place], asked))
+            metrics.images.labels("tagged" if entries[-1].error is None else "failed").inc()
         return TagAnswer(
             model=choice.model,
-            method=asked.method or next(iter(offer.methods)),
+            method=choice.method,
             labels=len(choice.labels),
             images=entries,
             seconds=round(time.perf_counter() - start, 4),
         )
 
-    async def fetched(call: Call) -> Sequence[bytes | ImageError]:
-        if any(isinstance(image, str) for image in call.images) and not allow_urls:
+    async def fetched(sent: Sequence[Sent]) -> list[tuple[str, bytes | ImageError]]:
+        if not allow_urls and any(isinstance(image, str) for _, image in sent):
             raise Refused(422, "this server fetches nothing from addresses; send the image itself")
-        waiting = [asyncio.to_thread(_fetch, image, offer) for image in call.images if isinstance(image, str)]
-        arrived = iter(await asyncio.gather(*waiting))
-        return [next(arrived) if isinstance(image, str) else image for image in call.images]
+
+        async def one(name: str, image: bytes | str | ImageError) -> tuple[str, bytes | ImageError]:
+            return name, await asyncio.to_thread(_fetch, image, limits) if isinstance(image, str) else image
+
+        return await asyncio.gather(*(one(*image) for image in sent))
 
     async def answered(job: Job, request: Request) -> list[Answered]:
         """What the engine says, unless it takes too long or the client has left."""
@@ -134,16 +134,15 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             answer.cancel()
             left.cancel()
 
-    @app.post("/v1/export", responses=_PROBLEMS, openapi_extra=_json(ExportCall), summary="Answers as a file")
+    @app.post("/v1/export", responses=_CALL, openapi_extra=body(ExportCall), summary="Answers as a file")
     async def write(request: Request) -> Response:
         """The entries of answers as CSV, as JSON, or as XMP sidecars in a zip."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "send application/json")
         asked: ExportCall = checked(ExportCall, await request.body())
         content, kind, name = await asyncio.to_thread(export, asked)
-        return Response(
-            content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'}
-        )
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type=kind, headers=headers)
 
     @app.get("/v1/models", summary="Models")
     async def models() -> dict[str, Any]:
@@ -154,7 +153,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             ]
         }
 
-    @app.get("/v1/methods", summary="Methods, and what a call may set of them")
+    @app.get("/v1/methods", summary="Methods and their settings")
     async def methods() -> dict[str, Any]:
         return {
             "methods": [
@@ -164,7 +163,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
                     "summary": cls.summary,
                     "where": cls.where is not Method.where,
                     "online": cls.online,
-                    "settings": offer.settings_of(name),
+                    "settings": allowed_settings(cls),
                 }
                 for place, (name, cls) in enumerate(offer.methods.items())
             ]
@@ -172,15 +171,14 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
 
     @app.get("/v1/labels", summary="Label sets, and the limits of a call")
     async def labels() -> dict[str, Any]:
-        names = ("images", "image_bytes", "body_bytes", "megapixels", "labels", "label_length")
         return {
             "default": offer.default_labels,
             "sets": [{"name": name, "count": len(own)} for name, own in offer.sets.items()],
-            "limits": {name: getattr(limits, name) for name in names},
+            "limits": asdict(limits),
             "urls": allow_urls,
         }
 
-    @app.get("/v1/labels/{name}", responses={404: {"model": Problem}}, summary="The labels of a set")
+    @app.get("/v1/labels/{name}", responses=_errors(404), summary="The labels of a set")
     async def label_set(name: str) -> dict[str, Any]:
         if name not in offer.sets:
             raise Refused(404, f"no label set {name[:80]!r}; there is {', '.join(offer.sets)}")
@@ -190,7 +188,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/ready", responses={503: {"model": Problem}}, summary="Whether it takes calls")
+    @app.get("/ready", responses=_errors(503), summary="Whether it takes calls")
     async def ready() -> dict[str, bool]:
         if not engine.alive:
             raise Refused(503, "the server is stopping", {"retry-after": "2"})
@@ -201,41 +199,27 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/", include_in_schema=False)
-    async def index() -> FileResponse:
-        return _page("index.html")
-
     @app.get("/page/{name}", include_in_schema=False)
-    async def page(name: str) -> FileResponse:
-        return _page(name)
+    async def page(name: str = "index.html") -> FileResponse:
+        for file in PAGE.iterdir():  # names come from the folder itself, so that no other file can be meant
+            if file.name == name and file.suffix in _KINDS:
+                return FileResponse(file, media_type=_KINDS[file.suffix])
+        raise Refused(404, "there is no such page")
 
     return app
 
 
-def _page(name: str) -> FileResponse:
-    """A file of the page; names come from the folder's own list, so that no other file can be meant."""
-    for file in PAGE.iterdir():
-        if file.name == name and file.suffix in _KINDS:
-            return FileResponse(file, media_type=_KINDS[file.suffix])
-    raise Refused(404, "there is no such page")
-
-
-def _fetch(url: str, offer: Offer) -> bytes | ImageError:
+def _fetch(url: str, limits: Limits) -> bytes | ImageError:
     try:
         if not is_url(url):
             raise ImageError(f"{url}: an address begins with http:// or https://")
-        return check_image(url, fetch(url, public=True), offer.limits)
+        return check_image(url, fetch(url, public=True), limits)
     except ImageError as error:
         return error
 
 
-def _json(kind: Any) -> dict[str, Any]:
-    schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-    schema.pop("$defs", None)
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 def _speak_plainly(app: FastAPI) -> None:
-    """Every answer that is no success is a sentence, and none of them a traceback."""
+    """Every error is a sentence, never a traceback; and the schema has the bodies that are read by hand."""
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> JSONResponse:
@@ -247,27 +231,19 @@ def _speak_plainly(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
-        said = {
-            404: "there is nothing here; /openapi.json says what there is",
-            405: "this is not done that way",
-        }
-        return JSONResponse(
-            {"error": said.get(error.status_code, str(error.detail))}, error.status_code, error.headers
-        )
+        said = {404: "there is nothing here; /openapi.json lists the routes", 405: "method not allowed"}
+        message = said.get(error.status_code, str(error.detail))
+        return JSONResponse({"error": message}, error.status_code, error.headers)
 
     @app.exception_handler(Exception)
     async def fault(_: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"error": "a fault of the server; its log says more"}, 500)
+        return JSONResponse({"error": "an error of the server; see its log"}, 500)
 
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
         found = make()
-        schemas = found.setdefault("components", {}).setdefault("schemas", {})
-        for kind in (TagCall, ExportCall):
-            own = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas.update(own.pop("$defs", {}))
-            schemas[kind.__name__] = own
+        found["components"]["schemas"] |= SCHEMAS
         return found
 
     app.openapi = openapi  # type: ignore[method-assign]

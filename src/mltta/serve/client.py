@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import httpx
@@ -18,7 +17,7 @@ Image = str | Path | bytes
 
 
 class ServerError(MlttaError):
-    """What the server answered, or that it does not."""
+    """An error that the server answered, or no answer."""
 
     def __init__(self, message: str, status: int | None = None):
         super().__init__(message)
@@ -33,7 +32,7 @@ class Client:
     ...     client.tag(["photo.jpg"], labels=["dog", "cat"])[0]["present"]
     ['dog']
 
-    A call that meets a full server, or one that is being restarted, is made again: tagging changes nothing there.
+    A call that meets a full server, or one that is restarting, is repeated: tagging changes nothing there.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Client:
         where: bool = False,
         captions: bool = False,
     ) -> list[dict[str, Any]]:
-        """One entry an image, in their order, as `POST /v1/tag` has them; one that cannot be read has an "error"."""
+        """One entry per image, in order, as `POST /v1/tag` answers; one that cannot be read has an "error"."""
         given = {
             "labels": labels if labels is None or isinstance(labels, str) else "\n".join(labels),
             "model": model,
@@ -80,20 +79,17 @@ class Client:
 
     def models(self) -> list[dict[str, Any]]:
         """The models that the server has."""
-        found: list[dict[str, Any]] = self._ask("GET", "/v1/models").json()["models"]
-        return found
+        return self._list("/v1/models", "models")
 
     def methods(self) -> list[dict[str, Any]]:
-        """The methods that it offers, and what can be set of them."""
-        found: list[dict[str, Any]] = self._ask("GET", "/v1/methods").json()["methods"]
-        return found
+        """The methods that it offers, and their settings."""
+        return self._list("/v1/methods", "methods")
 
     def labels(self, name: str | None = None) -> list[str]:
         """The names of its label sets, or the labels of one."""
         if name is None:
-            return [one["name"] for one in self._ask("GET", "/v1/labels").json()["sets"]]
-        found: list[str] = self._ask("GET", f"/v1/labels/{name}").json()["labels"]
-        return found
+            return [one["name"] for one in self._list("/v1/labels", "sets")]
+        return self._list(f"/v1/labels/{name}", "labels")
 
     def ready(self) -> bool:
         """Whether the server takes calls now."""
@@ -108,10 +104,12 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _list(self, path: str, part: str) -> list[Any]:
+        found: list[Any] = self._ask("GET", path).json()[part]
+        return found
 
     def _ask(self, verb: str, path: str, **content: Any) -> httpx.Response:
         last = ServerError("the server was not asked")
@@ -126,7 +124,8 @@ class Client:
                 last = ServerError(_said(answer), answer.status_code)
                 if answer.status_code not in (429, 503):
                     raise last
-                pause = max(pause, _asked(answer)) if pause is not None else None
+                said = answer.headers.get("retry-after", "")
+                pause = pause and max(pause, min(30.0, float(said)) if said.isdecimal() else 0.0)
             if pause is not None:
                 time.sleep(pause)
         raise last
@@ -137,11 +136,6 @@ def _pauses(retries: int) -> Iterator[float | None]:
     for number in range(retries):
         yield min(8.0, 0.25 * 2**number) * random.uniform(0.5, 1.0)
     yield None
-
-
-def _asked(answer: httpx.Response) -> float:
-    said = answer.headers.get("retry-after", "")
-    return min(30.0, float(said)) if said.isdecimal() else 0.0
 
 
 def _said(answer: httpx.Response) -> str:

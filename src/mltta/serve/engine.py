@@ -1,4 +1,4 @@
-"""Calls in flight, answered together: one thread streams their photos through the tagger's own pipeline."""
+"""Calls in flight, answered together: one thread streams their photos through a tagger."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mltta.session.prepare import Photo
 from mltta.tagger import Tagger, Tags
 
 log = logging.getLogger("mltta.serve")
-#: photos of one choice that are answered before those who ask for something else have their turn
+#: photos of one choice that are answered before another choice has its turn
 TURN = 64
 
 
 class Answered(NamedTuple):
-    """What was found in a photo, and its share of the time that this took."""
+    """A photo's tags, and its share of the time that the batch took."""
 
     tags: Tags
     ms: float
@@ -30,10 +30,9 @@ class Answered(NamedTuple):
 
 @dataclass(eq=False)
 class Job:
-    """The photos of one call, on their way."""
+    """The photos of one call, and the answer that is waited for."""
 
-    choice: Choice
-    images: Sequence[Photo]
+    photos: Sequence[Photo]
     answer: Future[list[Answered]] = field(default_factory=Future)
     tagger: Tagger | None = None
     found: list[Answered] = field(default_factory=list)
@@ -44,7 +43,7 @@ class Job:
         return not self.answer.done()
 
     def settle(self, error: BaseException | None = None) -> None:
-        """Give whoever waits the answer, or the reason why there is none."""
+        """Give whoever waits the answer, or the error."""
         if self.wanted and self.answer.set_running_or_notify_cancel():
             if error is None:
                 self.answer.set_result(self.found)
@@ -53,14 +52,13 @@ class Job:
 
 
 class Engine:
-    """Photos of calls that ask for the same run in one stream, and a call that comes meanwhile joins it."""
+    """Photos of calls that make the same choice run in one stream, and a call that arrives meanwhile joins it."""
 
     def __init__(self, taggers: Taggers):
         self.taggers = taggers
         self._ready: deque[Job] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        self.photos = 0
         self._thread = threading.Thread(target=self._work, name="mltta-engine", daemon=True)
         self._thread.start()
 
@@ -73,9 +71,9 @@ class Engine:
         """Calls whose turn has not come."""
         return len(self._ready)
 
-    def submit(self, choice: Choice, images: Sequence[Photo]) -> Job:
-        """Have the photos of a call tagged; its ``answer`` may be cancelled when nobody waits for it any more."""
-        job = Job(choice, images)
+    def submit(self, choice: Choice, photos: Sequence[Photo]) -> Job:
+        """Have the photos of a call tagged; its ``answer`` may be cancelled once nobody waits for it."""
+        job = Job(photos)
         self.taggers.get(choice).add_done_callback(lambda made: self._made(job, made))
         return job
 
@@ -102,66 +100,49 @@ class Engine:
 
     def _work(self) -> None:
         while (first := self._next()) is not None:
-            run = _Run(self, first)
+            jobs = [first]
             try:
-                run.answer_all()
+                self._answer(jobs)
             except Exception as error:  # whatever it is, those who wait are told, and the next are served
                 log.error("a batch failed: %s: %s", type(error).__name__, error)
-                for job in run.jobs:
+                for job in jobs:
                     job.settle(error)
-            self.photos += run.answered
 
-    def _next(self) -> Job | None:
-        with self._changed:
-            while True:
-                while self._ready:
-                    job = self._ready.popleft()
-                    if job.wanted:
-                        return job
-                if self._stopping:
-                    return None
-                self._changed.wait()
+    def _answer(self, jobs: list[Job]) -> None:
+        """One stream of photos, of a call and of those that join it."""
+        tagger = jobs[0].tagger
+        assert tagger is not None
+        owners: deque[Job] = deque()  # of the photos given to the tagger
 
-    def joins(self, tagger: Tagger) -> Job | None:
-        """A call that waits for the same tagger."""
-        with self._changed:
-            for job in self._ready:
-                if job.tagger is tagger and job.wanted:
-                    self._ready.remove(job)
-                    return job
-        return None
+        def photos() -> Iterator[Photo]:
+            given = 0
+            for job in jobs:
+                for photo in job.photos:
+                    if not job.wanted:
+                        break
+                    owners.append(job)
+                    given += 1
+                    yield photo
+                # an online method learns from the photos of one call only
+                if given < TURN and not tagger.method.online and (other := self._next(tagger)):
+                    jobs.append(other)
 
-
-class _Run:
-    """One stream of photos, of one call and of those that join it."""
-
-    def __init__(self, engine: Engine, first: Job):
-        assert first.tagger is not None
-        self.engine, self.tagger, self.jobs = engine, first.tagger, [first]
-        self.answered = 0
-        #: of each photo that was given to the pipeline, whose it is
-        self._owners: deque[Job] = deque()
-
-    def answer_all(self) -> None:
         start = time.perf_counter()
-        for tags in self.tagger.stream(self._images()):
-            self.answered += 1
-            job = self._owners.popleft()
-            job.found.append(Answered(tags, 1000 * (time.perf_counter() - start) / self.answered))
-            if len(job.found) == len(job.images):
+        for done, tags in enumerate(tagger.stream(photos()), start=1):
+            job = owners.popleft()
+            job.found.append(Answered(tags, 1000 * (time.perf_counter() - start) / done))
+            if len(job.found) == len(job.photos):
                 job.settle()
 
-    def _images(self) -> Iterator[Photo]:
-        job: Job | None = self.jobs[0]
-        given = 0
-        while job is not None:
-            for image in job.images:
-                if not job.wanted:
-                    break
-                self._owners.append(job)
-                given += 1
-                yield image
-            # an online method learns from the photos of one call, and of no other
-            job = self.engine.joins(self.tagger) if given < TURN and not self.tagger.method.online else None
-            if job is not None:
-                self.jobs.append(job)
+    def _next(self, tagger: Tagger | None = None) -> Job | None:
+        """The next call, waited for; or one that waits for this tagger."""
+        with self._changed:
+            while True:
+                self._ready = deque(job for job in self._ready if job.wanted)
+                for job in self._ready:
+                    if tagger is None or job.tagger is tagger:
+                        self._ready.remove(job)
+                        return job
+                if tagger is not None or self._stopping:
+                    return None
+                self._changed.wait()

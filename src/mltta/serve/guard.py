@@ -1,4 +1,4 @@
-"""What stands before every call: who may ask, from where, how much and how slowly; and what is noted of it."""
+"""Checks before every call: access, origin, size and speed; and the log of calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-#: bytes of a refused call that are still read, so that its sender hears the answer
+#: bytes of a refused call that are still read, so that its sender sees the answer
 _HEARD_OUT = 8 << 20
 
 
@@ -60,7 +60,7 @@ class Guard:
             return
         start, headers = time.perf_counter(), Headers(scope=scope)
         status = 500
-        body = scope["mltta.body"] = Body(self, receive, self.limits)
+        body = scope["mltta.body"] = Body(self, receive)
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -75,11 +75,10 @@ class Guard:
         self._calls += heavy
         self.metrics.in_flight.set(self._calls)
         try:
-            try:
-                self._check(scope["path"], headers, heavy)
-                await self.app(scope, body, answer)
-            except Refused as refused:
-                await (await refusal(refused, body))(scope, body, answer)
+            self._check(scope["path"], headers, heavy)
+            await self.app(scope, body, answer)
+        except Refused as refused:
+            await (await refusal(refused, body))(scope, body, answer)
         finally:
             self._calls -= heavy
             body.release()
@@ -95,47 +94,40 @@ class Guard:
         host = headers.get("host", "").lower()
         name = host if host in LOOPBACK else host.rpartition(":")[0] or host
         if self._hosts is not None and name not in self._hosts:
-            raise Refused(403, "this server does not go by that name; --allow-host lets it")
+            raise Refused(403, "this server does not go by that name; --allow-host adds it")
         # a link on another site may open the page, but no other site may make calls
         if path != "/" and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refused(403, "another site asks for this; open the page itself")
         if self._token is not None and (path.startswith("/v1/") or path in ("/metrics", "/openapi.json")):
             kind, _, given = headers.get("authorization", "").partition(" ")
             if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
-                raise Refused(
-                    401,
-                    "this server asks for a token: Authorization: Bearer …",
-                    {"www-authenticate": "Bearer"},
-                )
+                said = "this server asks for a token: Authorization: Bearer …"
+                raise Refused(401, said, {"www-authenticate": "Bearer"})
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self.limits.body_bytes:
-            raise Refused(
-                413, f"the call has more than {self.limits.body_bytes:,} bytes; send fewer images at once"
-            )
+            raise self.large()
         if heavy and self._calls > self.limits.calls:
             raise self.full()
 
-    def take(self, count: int) -> None:
-        """Reckon with so many bytes more in memory."""
+    def hold(self, count: int) -> None:
+        """Count bytes that are in memory; negative ones no longer are."""
         self._bytes += count
-        if self._bytes > self.limits.bytes_in_flight:
+        if count > 0 and self._bytes > self.limits.bytes_in_flight:
             raise self.full()
 
-    def give(self, count: int) -> None:
-        self._bytes -= count
-
     def full(self) -> Refused:
-        return Refused(
-            429, "the server has all the calls that it can take; try again in a moment", {"retry-after": "1"}
-        )
+        return Refused(429, "the server is full; try again in a moment", {"retry-after": "1"})
+
+    def large(self) -> Refused:
+        return Refused(413, f"the call has more than {self.limits.body_bytes:,} bytes; send fewer images")
 
 
 class Body:
     """What a client sends, read within its time and its bytes."""
 
-    def __init__(self, guard: Guard, receive: Receive, limits: Limits):
-        self._guard, self._receive, self._limits = guard, receive, limits
-        self._end = time.monotonic() + limits.body_seconds
+    def __init__(self, guard: Guard, receive: Receive):
+        self._guard, self._receive = guard, receive
+        self._end = time.monotonic() + guard.limits.body_seconds
         self._taken = 0
         self.refused = self.done = False
 
@@ -146,25 +138,22 @@ class Body:
         try:
             message = await asyncio.wait_for(self._receive(), left)
         except asyncio.TimeoutError:
-            raise Refused(
-                408, f"the call took longer than {self._limits.body_seconds} seconds to come"
-            ) from None
+            seconds = self._guard.limits.body_seconds
+            raise Refused(408, f"the call took longer than {seconds} seconds to arrive") from None
         if message["type"] == "http.request":
             count = len(message.get("body", b""))
             self.done = not message.get("more_body", False)
             if not self.refused:
                 self._taken += count
-                self._guard.take(count)
-                if self._taken > self._limits.body_bytes:
-                    raise Refused(
-                        413, f"the call has more than {self._limits.body_bytes:,} bytes; send fewer at once"
-                    )
+                self._guard.hold(count)
+                if self._taken > self._guard.limits.body_bytes:
+                    raise self._guard.large()
         else:
             self.done = True
         return message
 
     async def hear_out(self) -> None:
-        """Read on for a while and keep nothing: a client that still sends would not hear the answer."""
+        """Read on for a while and keep nothing: a client that still sends would not see the answer."""
         heard = 0
         while not self.done and heard < _HEARD_OUT:
             try:
@@ -174,12 +163,12 @@ class Body:
             heard += len(message.get("body", b""))
 
     def release(self) -> None:
-        self._guard.give(self._taken)
+        self._guard.hold(-self._taken)
         self._taken = 0
 
 
 async def refusal(refused: Refused, body: Body) -> JSONResponse:
-    """The answer to a call that is refused: a sentence, once its sender can hear it."""
+    """The answer to a call that is refused: a sentence, once its sender can read it."""
     body.refused = True
     body.release()
     await body.hear_out()

@@ -9,22 +9,17 @@ from mltta.errors import ConfigError
 
 @dataclass(frozen=True)
 class Limits:
-    """Whatever goes beyond is refused with a sentence, before work is done for it."""
+    """Calls beyond a limit are refused with a sentence, before any work. docs/serve.md describes each limit."""
 
-    #: images in one call, bytes of one and of a whole call, millions of pixels
     images: int = 32
     image_bytes: int = 32 << 20
     body_bytes: int = 128 << 20
     megapixels: int = 60
-    #: labels and further words for them in one call, and characters of one entry
     labels: int = 1000
     label_length: int = 200
-    #: calls in flight, and bytes of all of them
     calls: int = 32
     bytes_in_flight: int = 512 << 20
-    #: label lists whose features are kept
     label_lists: int = 16
-    #: seconds until an answer, and for a client to send the head and the body of a call
     seconds: int = 120
     head_seconds: int = 10
     body_seconds: int = 60
@@ -36,7 +31,7 @@ class Limits:
 
     @classmethod
     def of(cls, given: list[str]) -> Limits:
-        """The usual limits but for those given as NAME=VALUE.
+        """The default limits, some changed by NAME=VALUE.
 
         >>> Limits.of(["images=4"]).images
         4

@@ -1,11 +1,11 @@
-"""What a server has to offer: models, methods and what may be set of them, label sets."""
+"""What a server offers: models, methods and their settings, label sets."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args, get_type_hints
+from typing import Any, ClassVar, get_args, get_type_hints
 
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import BUILT_IN, LabelSet
@@ -13,35 +13,29 @@ from mltta.methods import Method, list_methods, method_class
 from mltta.model.backbone import Backbone
 from mltta.serve.limits import Limits
 
-#: what a call may set, where a method has it, and how far a number may go: more would keep others waiting
+#: what a call may set if a method has it, and how far a number may go: more would keep others waiting
 SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None, "views": 128, "steps": 8}
 
 
 def offered_methods() -> list[str]:
     """The methods that need nothing but photos: no whole dataset, no second model, no images generated before."""
-    found = []
-    for name in list_methods():
-        cls = method_class(name)
-        if cls.transductive or cls.uses_teacher:
-            continue
-        if not any(field.name == "generated" for field in dataclasses.fields(cls.Config)):
-            found.append(name)
-    return found
+
+    def offered(cls: type[Method]) -> bool:
+        generates = any(field.name == "generated" for field in dataclasses.fields(cls.Config))
+        return not (cls.transductive or "teacher" in cls.requires or generates)
+
+    return [name for name in list_methods() if offered(method_class(name))]
 
 
-def allowed_settings(method: str) -> dict[str, Any]:
+def allowed_settings(method: type[Method]) -> dict[str, Any]:
     """What a call may set of a method: choices, the default first, or the least and the most of a whole number."""
-    cls = method_class(method).Config
-    kinds = get_type_hints(cls)
+    kinds = get_type_hints(method.Config)
     found: dict[str, Any] = {}
-    for field in dataclasses.fields(cls):
-        if field.name not in SETTINGS:
-            continue
-        most, kind = SETTINGS[field.name], kinds[field.name]
-        if most is not None:
+    for field in dataclasses.fields(method.Config):
+        if most := SETTINGS.get(field.name):
             found[field.name] = {"least": 1, "most": most, "default": field.default}
-        else:
-            choices = [True, False] if kind is bool else list(get_args(kind))
+        elif field.name in SETTINGS:
+            choices = [True, False] if kinds[field.name] is bool else list(get_args(kinds[field.name]))
             found[field.name] = sorted(choices, key=lambda choice: choice != field.default)
     return found
 
@@ -59,7 +53,10 @@ class Choice:
 
 
 class Offer:
-    """Turns the words of a call into a choice, or says what there is instead. Nothing of it opens a file."""
+    """Turns the words of a call into a choice, or says what there is instead. It never opens a file for a call."""
+
+    #: the fields of a call that make its choice
+    CHOICE: ClassVar = {"labels", "model", "method", "settings", "where", "captions"}
 
     def __init__(
         self,
@@ -72,20 +69,14 @@ class Offer:
     ):
         """Args:
         models: by name, loaded; the first is the default.
-        methods: names, or files of one's own; the first is the default.
-        sets: label lists of one's own by name, beside those built in.
+        methods: names, or files of your own; the first is the default.
+        sets: label lists of your own by name, besides the built-in ones.
         """
         self.models, self.limits = dict(models), limits
-        self.methods: dict[str, type[Method]] = {}
-        #: by a method's name, what it was given as: the name, or a file
-        self._given: dict[str, str] = {}
-        for name in methods:
-            cls = method_class(name)
-            if cls.transductive:
-                raise ConfigError(
-                    f"{cls.name} answers when it has seen a whole dataset; a server cannot wait"
-                )
-            self.methods[cls.name], self._given[cls.name] = cls, name
+        self.methods: dict[str, type[Method]] = {cls.name: cls for cls in map(method_class, methods)}
+        bound = next((name for name, cls in self.methods.items() if cls.transductive), None)
+        if bound is not None:
+            raise ConfigError(f"{bound} answers once it has seen a whole dataset; a server cannot wait")
         self.sets = {name: LabelSet.load(name) for name in BUILT_IN} | dict(sets)
         if default_labels not in self.sets:
             raise ConfigError(f"no label set {default_labels!r}; there are {', '.join(self.sets)}")
@@ -106,30 +97,11 @@ class Offer:
         method = _known("method", method, list(self.methods))
         if where and self.methods[method].where is Method.where:
             able = [name for name, cls in self.methods.items() if cls.where is not Method.where]
-            raise ConfigError(
-                f"{method} cannot tell where a label was found; ask {', '.join(able) or 'another'}"
-            )
-        chosen = tuple(sorted(self._settings(method, settings or {}).items()))
-        return Choice(model, self._given[method], self.label_set(labels), chosen, where, captions)
-
-    def settings_of(self, method: str) -> dict[str, Any]:
-        """What a call may set of a method that is offered."""
-        return allowed_settings(self._given[method])
-
-    def _settings(self, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-        allowed = self.settings_of(method)
-        for name, value in settings.items():
-            if name not in allowed:
-                can = ", ".join(allowed) or "nothing"
-                raise ConfigError(f"{name!r} cannot be set here; of {method} a call can set {can}")
-            rule = allowed[name]
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if isinstance(rule, dict) and not (whole and rule["least"] <= value <= rule["most"]):
-                raise ConfigError(f"{name}: give a whole number from {rule['least']} to {rule['most']}")
-            if isinstance(rule, list) and not any(value == one and type(value) is type(one) for one in rule):
-                raise ConfigError(f"{name}: choose from {', '.join(map(str, rule))}")
-        method_class(self._given[method]).Config.make(**settings)
-        return dict(settings)
+            ask = ", ".join(able) or "another"
+            raise ConfigError(f"{method} cannot tell where a label was found; ask {ask}")
+        _check_settings(self.methods[method], settings or {})
+        chosen = tuple(sorted((settings or {}).items()))
+        return Choice(model, method, self.label_set(labels), chosen, where, captions)
 
     def label_set(self, labels: Sequence[str] | str | None) -> LabelSet:
         """The labels of a call: a set by its name, or a list, never a file."""
@@ -139,26 +111,41 @@ class Offer:
             if labels.strip() in self.sets:
                 return self.sets[labels.strip()]
             labels = labels.replace("\n", ",").split(",")
-        entries = [label for label in labels if label.strip()]
-        if len(entries) == 1 and entries[0].strip().lower().endswith((".txt", ".csv", ".json")):
+        entries = [label.strip() for label in labels if label.strip()]
+        limits = self.limits
+        if len(entries) == 1 and entries[0].lower().endswith((".txt", ".csv", ".json")):
             raise LabelError(
-                f"{entries[0].strip()[:80]!r} looks like a file, and a call cannot name one: send the labels themselves"
-            )
-        long = next((label for label in entries if len(label) > self.limits.label_length), None)
-        if long is not None:
-            raise LabelError(
-                f"the label {long[:40]!r}… has {len(long):,} characters, and the limit is {self.limits.label_length}"
-            )
-        words = sum(1 + label.count("|") for label in entries)
-        if words > self.limits.labels:
-            raise LabelError(
-                f"{words:,} labels and synonyms are too many for a call, the limit is {self.limits.labels:,}; "
-                "whoever runs the server can offer a longer list by name"
+                f"{entries[0][:80]!r} looks like a file; a call cannot name one: send the labels"
             )
         for label in entries:
-            if any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in label.strip()):
-                raise LabelError(f"the label {label.strip()[:40]!r} holds letters that nobody can read")
+            if len(label) > limits.label_length:
+                raise LabelError(
+                    f"the label {label[:40]!r}… has {len(label):,} characters; the limit is {limits.label_length}"
+                )
+            if any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in label):
+                raise LabelError(f"the label {label[:40]!r} contains control characters or invalid Unicode")
+        words = sum(1 + label.count("|") for label in entries)
+        if words > limits.labels:
+            raise LabelError(
+                f"{words:,} labels and synonyms are too many for a call; the limit is {limits.labels:,}; "
+                "whoever runs the server can offer a longer list by name"
+            )
         return LabelSet.of(entries)
+
+
+def _check_settings(method: type[Method], settings: Mapping[str, Any]) -> None:
+    allowed = allowed_settings(method)
+    for name, value in settings.items():
+        if name not in allowed:
+            can = ", ".join(allowed) or "nothing"
+            raise ConfigError(f"{name!r} cannot be set here; of {method.name} a call can set {can}")
+        rule = allowed[name]
+        if isinstance(rule, list):
+            if not any(value == one and type(value) is type(one) for one in rule):
+                raise ConfigError(f"{name}: choose from {', '.join(map(str, rule))}")
+        elif type(value) is not int or not rule["least"] <= value <= rule["most"]:
+            raise ConfigError(f"{name}: give a whole number from {rule['least']} to {rule['most']}")
+    method.Config.make(**settings)
 
 
 def _known(kind: str, name: str | None, there: Sequence[str]) -> str:

@@ -1,11 +1,13 @@
-"""What goes in and comes out, as the API's own page (/openapi.json) tells it."""
+"""The requests and answers of the API, as /openapi.json describes them."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import models_json_schema
 
+_REF = "#/components/schemas/{model}"
 _EXAMPLE: Any = {
     "images": [{"name": "kitchen.jpg", "data": "/9j/4AAQSkZJRgABAQ…"}],
     "labels": ["cup", "table", "cat | kitty"],
@@ -15,21 +17,21 @@ _EXAMPLE: Any = {
 
 
 class Strict(BaseModel):
-    """Refuses what it does not know: a misspelt field is an error and not a default."""
+    """Refuses unknown fields: a misspelt field is an error and not a default."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ImageIn(Strict):
-    """An image: its file as base64, or, where the server allows it, an address."""
+    """An image: its file as base64, or, if the server allows it, an address."""
 
-    name: Annotated[str, Field(max_length=1000, description="What the answer calls it.")] = ""
+    name: Annotated[str, Field(max_length=1000, description="Its name in the answer.")] = ""
     data: Annotated[str | None, Field(description="The file as base64.")] = None
     url: Annotated[str | None, Field(max_length=2000, description="http:// or https://")] = None
 
 
 class TagCall(Strict):
-    """What to look at, which labels to choose from, and how to look."""
+    """Images, the labels to choose from, and the method."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
@@ -41,24 +43,32 @@ class TagCall(Strict):
     model: Annotated[str | None, Field(description="One of /v1/models.")] = None
     method: Annotated[str | None, Field(description="One of /v1/methods.")] = None
     settings: Annotated[
-        dict[str, bool | int | float | str], Field(description="What /v1/methods lets a call set.")
+        dict[str, bool | int | float | str], Field(description="Settings that /v1/methods lists.")
     ] = Field(default_factory=dict)
-    top_k: Annotated[int | None, Field(ge=1, le=1_000_000, description="At most so many labels.")] = None
-    threshold: Annotated[float | None, Field(ge=0, le=1, description="Labels from this score on.")] = None
-    all: Annotated[bool, Field(description="All labels, best first.")] = False
-    where: Annotated[bool, Field(description="Also where each label present was found.")] = False
-    captions: Annotated[bool, Field(description="Also which captions spoke for it.")] = False
+    top_k: Annotated[int | None, Field(ge=1, le=1_000_000, description="Show at most this many labels.")] = (
+        None
+    )
+    threshold: Annotated[
+        float | None, Field(ge=0, le=1, description="Show labels that score at least this (default: 0.3).")
+    ] = None
+    all: Annotated[bool, Field(description="List all labels, best first, not only those present.")] = False
+    where: Annotated[bool, Field(description="Also tell where each label present was found.")] = False
+    captions: Annotated[bool, Field(description="Also list the captions that speak for each label.")] = False
+
+
+#: what a form sends besides images
+FIELDS = [name for name in TagCall.model_fields if name != "images"]
 
 
 class Label(BaseModel):
-    """A label and how sure the server is of it, from 0 to 1."""
+    """A label and its calibrated score from 0 to 1."""
 
     label: str
-    score: float
+    score: Annotated[float, Field(ge=0, le=1)]
 
 
 class Heat(BaseModel):
-    """How much each part of a photo speaks for a label, row by row from the top left: 255 where it does so most."""
+    """How much each part of a photo speaks for a label, row by row from the top left; the highest value is 255."""
 
     rows: int
     columns: int
@@ -66,87 +76,77 @@ class Heat(BaseModel):
 
 
 class Caption(BaseModel):
-    """A caption that spoke for a label, and its similarity to the photo."""
+    """A caption that speaks for a label, and its similarity to the photo."""
 
     text: str
     similarity: float
 
 
 class ImageOut(BaseModel):
-    """What was found in an image, or why there is nothing."""
+    """The labels of an image, or why there are none."""
 
     image: str
     error: str | None = None
-    present: list[str] | None = None
-    labels: list[Label] | None = None
+    present: Annotated[list[str] | None, Field(description="The labels shown, best first.")] = None
+    labels: Annotated[list[Label] | None, Field(description="Those present, or all if asked for.")] = None
     where: dict[str, Heat] | None = None
     captions: dict[str, list[Caption]] | None = None
     ms: Annotated[float | None, Field(description="Its share of the time that its batch took.")] = None
 
 
 class TagAnswer(BaseModel):
-    """One entry an image, in the order they came."""
+    """One entry per image, in order."""
 
     model: str
     method: str
     labels: Annotated[int, Field(description="How many there were to choose from.")]
     images: list[ImageOut]
-    seconds: Annotated[float, Field(description="From the call's last byte to its answer, waiting included.")]
-
-
-class WrittenLabel(Strict):
-    """A label to write down."""
-
-    label: Annotated[str, Field(max_length=1000)]
-    score: Annotated[float, Field(ge=0, le=1)]
-
-
-class Written(BaseModel):
-    """An entry of an answer, to be written down; what no file holds is passed over."""
-
-    image: Annotated[str, Field(max_length=1000)]
-    error: Annotated[str | None, Field(max_length=10_000)] = None
-    present: list[Annotated[str, Field(max_length=1000)]] = Field(default_factory=list)
-    labels: list[WrittenLabel] = Field(default_factory=list)
+    seconds: Annotated[
+        float, Field(description="From the last byte of the call to the answer, with waiting.")
+    ]
 
 
 class ExportCall(Strict):
     """Answers to write as a file."""
 
     format: Literal["csv", "json", "xmp"]
-    images: Annotated[list[Written], Field(max_length=100_000)]
-    wide: Annotated[bool, Field(description="csv: a row an image, not a label.")] = False
+    images: Annotated[list[ImageOut], Field(max_length=100_000)]
+    wide: Annotated[bool, Field(description="csv: one row per image instead of one row per label.")] = False
 
 
-class Problem(BaseModel):
+class ErrorOut(BaseModel):
     """What is wrong, in a sentence."""
 
     error: str
 
 
-def tag_bodies() -> dict[str, Any]:
-    """The two ways to send a call, for /openapi.json."""
-    fields: dict[str, Any] = {
-        "images": {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1},
-        "labels": {
-            "type": "string",
-            "description": "One label a line or commas between them, 'cat | kitty'; or the name of a set.",
-            "example": "cup, table, cat | kitty",
-        },
-        "model": {"type": "string", "example": "mini"},
-        "method": {"type": "string", "example": "auto"},
-        "settings": {"type": "string", "description": "A JSON object.", "example": '{"effort": "fast"}'},
-        "top_k": {"type": "integer", "minimum": 1},
-        "threshold": {"type": "number", "minimum": 0, "maximum": 1},
-        **{name: {"type": "boolean", "default": False} for name in ("all", "where", "captions")},
-    }
-    form = {"type": "object", "properties": fields, "required": ["images"], "additionalProperties": False}
-    return {
-        "requestBody": {
-            "required": True,
-            "content": {
-                "multipart/form-data": {"schema": form},
-                "application/json": {"schema": {"$ref": "#/components/schemas/TagCall"}},
-            },
+#: of the bodies that are read by hand, and which FastAPI does not see
+SCHEMAS: dict[str, Any] = models_json_schema(
+    [(TagCall, "validation"), (ExportCall, "validation")], ref_template=_REF
+)[1]["$defs"]
+
+
+def body(kind: type[BaseModel], form: bool = False) -> dict[str, Any]:
+    """The body of a call for /openapi.json: JSON, or also a form."""
+    content: dict[str, Any] = {"application/json": {"schema": {"$ref": _REF.format(model=kind.__name__)}}}
+    if form:
+        # a form sends files, and text for what JSON nests
+        text = {"labels": "Also one label per line, or commas between them.", "settings": "A JSON object."}
+        fields = {
+            **SCHEMAS[kind.__name__]["properties"],
+            "images": {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1},
+            **{name: {"type": "string", "description": said} for name, said in text.items()},
         }
-    }
+        for name, field in fields.items():  # a field of a form has no null
+            if "anyOf" in field:
+                rest = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
+                fields[name] = field["anyOf"][0] | rest
+        fields["settings"]["example"] = '{"effort": "fast"}'
+        schema = {
+            "type": "object",
+            "properties": fields,
+            "required": ["images"],
+            "additionalProperties": False,
+        }
+        content = {"multipart/form-data": {"schema": schema}, **content}
+    return {"requestBody": {"required": True, "content": content}}

@@ -1,4 +1,4 @@
-"""A server from its settings: who may ask, where it listens, how it ends."""
+"""A server from its settings: access, address, timeouts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def make_server(
     limits = offer.limits
 
     class Impatient(H11Protocol):
-        """Leaves a client that does not finish the head of its call."""
+        """Closes the connection of a client that does not finish the head of its call."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)

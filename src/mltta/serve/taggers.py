@@ -1,9 +1,8 @@
-"""Taggers by what they are asked for: made once, a few kept."""
+"""Taggers by what calls choose: made once, the most recent kept."""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -13,27 +12,26 @@ from mltta.tagger import Tagger
 
 
 class Taggers:
-    """A label list is encoded once, by a thread of its own, so that a new one does not stop those who have theirs."""
+    """A label list is encoded once, by a thread of its own, so that a new list does not block calls with known ones."""
 
     def __init__(self, models: Mapping[str, Backbone], most: int):
         self._models, self._most = models, most
-        self._kept: OrderedDict[Choice, Future[Tagger]] = OrderedDict()
-        self._lock = threading.RLock()  # a promise may be kept, or broken, at once
+        self._kept: dict[Choice, Future[Tagger]] = {}  # the latest used last
+        self._lock = threading.Lock()
         self._maker = ThreadPoolExecutor(1, "mltta-labels")
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, choice: Choice) -> Future[Tagger]:
-        """The tagger, or the promise of one; one that cannot be made is not kept."""
+        """The tagger, or the promise of one; one that could not be made is tried again."""
         with self._lock:
-            found = self._kept.get(choice)
-            if found is None:
-                found = self._kept[choice] = self._maker.submit(self._make, choice)
-                found.add_done_callback(lambda done: self._forget(choice, done))
-            self._kept.move_to_end(choice)
+            found = self._kept.pop(choice, None)
+            if found is None or (found.done() and (found.cancelled() or found.exception())):
+                found = self._maker.submit(self._make, choice)
+            self._kept[choice] = found
             while len(self._kept) > self._most:
-                self._kept.popitem(last=False)
+                del self._kept[next(iter(self._kept))]
             return found
 
     def close(self) -> None:
@@ -48,9 +46,3 @@ class Taggers:
             explain=choice.captions,
             **dict(choice.settings),
         )
-
-    def _forget(self, choice: Choice, done: Future[Tagger]) -> None:
-        if done.cancelled() or done.exception() is not None:
-            with self._lock:
-                if self._kept.get(choice) is done:
-                    del self._kept[choice]

@@ -13,11 +13,12 @@ from mltta import __version__
 from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.open import chosen_captions
 from mltta.captions.store import CaptionBase, default_captions
-from mltta.labels import BUILT_IN, LabelSet, with_known_words
+from mltta.labels import LabelSet, with_known_words
 from mltta.labels.languages import translated
-from mltta.methods.base import Method, method_class
+from mltta.methods.base import Method
 from mltta.methods.create import create_method
 from mltta.methods.plugins import source_digest
+from mltta.methods.registry import method_class
 from mltta.model.prompts import DescriptionSource, TemplateSource, list_templates, load_descriptions
 
 if TYPE_CHECKING:
@@ -49,14 +50,14 @@ class Question:
         """
         self.backbone = backbone
         given = LabelSet.of(labels)
-        self.labels = given if given.source in BUILT_IN else with_known_words(given)
+        self.labels = given if given.official else with_known_words(given)
         self.template = None if template is None else list(list_templates(template))
         self.descriptions: Mapping[str, Sequence[str]] | None = (
             None if descriptions is None else load_descriptions(descriptions, self.labels)
         )
         self._captions = chosen_captions(captions, backbone)
         self._teacher = teacher
-        if backbone.name == "mini":
+        if backbone.is_embedded:
             _warn_if_not_english(self.labels)
 
     @cached_property
@@ -93,7 +94,7 @@ class Question:
             template=self.template,
             descriptions=self.descriptions,
             captions=self._captions,
-            teacher=self.teacher if method_class(name).uses_teacher else None,
+            teacher=self.teacher if "teacher" in method_class(name).requires else None,
             preset=preset,
             **options,
         )

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mltta.errors import MlttaError
+
 _number = itertools.count()
 #: this machine, as the names of unfinished files say it: the process numbers of another mean nothing here
 _MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
@@ -28,6 +30,19 @@ def write(file: Path, content: bytes, *, durable: bool = True) -> None:
     """
     with replacing(file, durable=durable) as part:
         part.write_bytes(content)
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[None]:
+    """Turn what a disk may say into an error that names the file and says what to do."""
+    try:
+        yield
+    except OSError as error:
+        why, name = error.strerror or str(error), error.filename
+        where = f" ({os.fspath(name)})" if name and str(name) != str(path) else ""
+        raise MlttaError(
+            f"{path} cannot be written: {why}{where}. Fix this, then rerun the command to continue"
+        ) from error
 
 
 @contextmanager

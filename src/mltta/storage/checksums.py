@@ -6,10 +6,12 @@ import json
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import numpy as np
+from array_api_compat import is_torch_array
+
+from mltta.arrays import Array
 
 #: the name a checksum goes by in plain data and in the headers of tensor files
 CHECKSUM = "checksum"
@@ -51,13 +53,15 @@ def unsealed(content: bytes, format: str) -> dict[str, Any] | None:
         return None
 
 
-def of_tensors(tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> str:
+def of_tensors(tensors: Mapping[str, Array], about: Mapping[str, str]) -> str:
     """The checksum of tensors and of what the header of their file says about them."""
-    import torch  # takes seconds, and most checksums are of no tensor
-
     found = zlib.crc32(of_data(about).encode())
     for name, tensor in sorted(tensors.items()):
-        found = zlib.crc32(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode(), found)
-        plain = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-        found = zlib.crc32(plain.numpy().data, found)
+        kind = str(tensor.dtype) if is_torch_array(tensor) else f"torch.{tensor.dtype}"
+        found = zlib.crc32(f"{name} {kind} {tuple(tensor.shape)}".encode(), found)
+        if is_torch_array(tensor):
+            import torch  # takes seconds; whoever has a tensor has it
+
+            tensor = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        found = zlib.crc32(np.ascontiguousarray(tensor).data, found)
     return f"{found:08x}"

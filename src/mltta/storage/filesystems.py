@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from mltta.errors import ConfigError, MlttaError
+from mltta.errors import ConfigError
 from mltta.storage import atomic
 
 
@@ -69,7 +69,7 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         """Put content in a file's place in one step; a store shows an object when all of it has come."""
-        try:
+        with atomic.writing(f"{self.address}/{name}"):
             if self.local is not None:
                 file = self.local / name
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -78,11 +78,6 @@ class Folder:
             store, path = open_store(self.address)
             with store.open_output_stream(f"{path}/{name}") as stream:
                 stream.write(content)
-        except OSError as error:
-            raise MlttaError(
-                f"{self.address}/{name} cannot be written: {error.strerror or error}; when that is mended, the same "
-                "command goes on from here"
-            ) from error
 
     def names(self) -> list[str]:
         """What is directly in it; nothing where there is no such folder."""

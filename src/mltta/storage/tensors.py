@@ -7,11 +7,13 @@ import pickle
 import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
+from array_api_compat import is_torch_array
 
+from mltta.arrays import Array
 from mltta.errors import WeightsError
 from mltta.storage.checksums import CHECKSUM, of_tensors
 
@@ -33,11 +35,12 @@ def _plain_dict(*_: Any) -> dict[Any, Any]:
     return {}
 
 
-def to_bytes(tensors: Mapping[str, torch.Tensor], about: Mapping[str, str]) -> bytes:
+def to_bytes(tensors: Mapping[str, Array], about: Mapping[str, str]) -> bytes:
     """A safetensors file with its checksum; the same tensors and words always give the same bytes."""
-    from safetensors.torch import save
-
-    data = save(dict(tensors), {**about, CHECKSUM: of_tensors(tensors, about)})
+    kind = "torch" if all(map(is_torch_array, tensors.values())) else "numpy"
+    data: bytes = import_module(f"safetensors.{kind}").save(
+        dict(tensors), {**about, CHECKSUM: of_tensors(tensors, about)}
+    )
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))  # the library knows no order
@@ -48,6 +51,8 @@ def to_bytes(tensors: Mapping[str, torch.Tensor], about: Mapping[str, str]) -> b
 
 def read_file(path: Path, allow_torchscript: bool = False) -> tuple[Any, bool]:
     """What a file of tensors holds, and whether it is a TorchScript archive."""
+    import torch
+
     if not path.is_file():
         raise WeightsError(f"no weights file at {path}")
     try:
@@ -81,6 +86,8 @@ def reason(error: Exception) -> str:
 
 def _husks(path: Path) -> AbstractContextManager[Any]:
     """Lets a checkpoint's optimizer and scheduler be read, each as a husk; all other classes stay refused."""
+    import torch
+
     if not zipfile.is_zipfile(path) or not hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):
         return nullcontext()  # the oldest format, or an old torch: nothing but tensors is read
     named = torch.serialization.get_unsafe_globals_in_checkpoint(path)  # lists them, runs nothing

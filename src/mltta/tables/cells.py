@@ -69,7 +69,7 @@ class Table:
                 )
 
     def to_json(self) -> str:
-        """JSON that ``from_json`` reads back; cells hold only the fields that are set."""
+        """The table as JSON; cells hold only the fields that are set."""
         rows = [
             {"group": row.group, "name": row.name, "cells": [_set_fields(cell) for cell in row.cells]}
             for row in self.rows
@@ -77,20 +77,6 @@ class Table:
         names = ("title", "unit", "digits", "best", "lower_is_better", "columns", "notes")
         head = {name: getattr(self, name) for name in names}
         return json.dumps({**head, "rows": rows}, ensure_ascii=False, indent=1)
-
-    @classmethod
-    def from_json(cls, text: str) -> Table:
-        """The table that ``to_json`` wrote."""
-        try:
-            data = json.loads(text)
-            rows = tuple(
-                Row(row["name"], tuple(Cell(**cell) for cell in row["cells"]), row["group"])
-                for row in data.pop("rows")
-            )
-            data |= {name: tuple(data[name]) for name in ("columns", "notes", "lower_is_better")}
-            return cls(rows=rows, **data)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ConfigError(f"This is not a table written as JSON by this library: {error}.") from error
 
 
 def _set_fields(cell: Cell) -> dict[str, Any]:

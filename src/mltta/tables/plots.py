@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -34,47 +35,39 @@ def lines(
     xscale: Literal["log2", "linear"] = "log2",
     bands: Mapping[str, tuple[Numbers, Numbers]] | None = None,
 ) -> str:
-    """Curves over x, one a method; None is a gap. ``bands`` shades (low, high) around a curve of that name."""
-    for name, values in series.items():
-        _same_length(title, name, values, x, "x")
-    colour = colours(list(series))
-    with drawing():
-        figure = Figure(figsize=(_WIDTH, 4.0), layout="constrained")
-        axes = figure.subplots()
+    """Curves over x, one per method; None is a gap. ``bands`` shades (low, high) around a curve of that name."""
+    _same_lengths(title, series, x, "x")
+    with _chart(title, 4.0, xlabel, ylabel, series) as (axes, colour, made):
         for index, (name, values) in enumerate(series.items()):
-            y = [_number(value) for value in values]
             marker = MARKERS[index % len(MARKERS)]
-            axes.plot(x, y, label=name, color=colour[name], marker=marker, markersize=5, linewidth=1.8)
+            style: dict[str, Any] = {
+                "color": colour[name],
+                "marker": marker,
+                "markersize": 5,
+                "linewidth": 1.8,
+            }
+            axes.plot(x, _numbers(values), label=name, **style)
             if bands and name in bands:
-                low, high = ([_number(value) for value in side] for side in bands[name])
+                low, high = map(_numbers, bands[name])
                 axes.fill_between(x, low, high, color=colour[name], alpha=0.18, linewidth=0)
         if xscale == "log2":
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_locator(FixedLocator(list(x)))
             axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.set_title(wrapped(title))
-        axes.set_xlabel(wrapped(xlabel))
-        axes.set_ylabel(wrapped(ylabel, 40))
-        _legend(figure, axes, len(series))
-        return to_svg(figure, title)
+    return made[0]
 
 
 def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Numbers], ylabel: str) -> str:
     """Bars side by side in each group, such as the gain over CLIP by number of labels."""
-    for name, values in series.items():
-        _same_length(title, name, values, groups, "groups")
-    colour = colours(list(series))
+    _same_lengths(title, series, groups, "groups")
     width = 0.8 / max(len(series), 1)
     letters = max(5, int(72 / max(len(groups), 1)))  # that fit below a group
-    with drawing():
-        figure = Figure(figsize=(_WIDTH, 4.0), layout="constrained")
-        axes = figure.subplots()
+    with _chart(title, 4.0, "", ylabel, series) as (axes, colour, made):
         for index, (name, values) in enumerate(series.items()):
             at = [group - 0.4 + (index + 0.5) * width for group in range(len(groups))]
-            heights = [_number(value) for value in values]
             hatch = "///" if index >= len(PALETTE) else None  # where colours start again
-            bars = axes.bar(at, heights, width * 0.92, label=name, color=colour[name], hatch=hatch)
+            bars = axes.bar(at, _numbers(values), width * 0.92, label=name, color=colour[name], hatch=hatch)
             if width * _WIDTH / len(groups) > 0.28:  # room for a number above the bar
                 texts = ["" if value is None else f"{value:.1f}".replace("-", "−") for value in values]
                 axes.bar_label(bars, texts, fontsize=7, padding=1)
@@ -83,76 +76,56 @@ def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Number
         axes.tick_params(axis="x", length=0)
         axes.grid(visible=False, axis="x")
         axes.margins(y=0.08)
-        axes.set_title(wrapped(title))
-        axes.set_ylabel(wrapped(ylabel, 40))
-        _legend(figure, axes, len(series))
-        return to_svg(figure, title)
+    return made[0]
 
 
 def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, ylabel: str) -> str:
     """Named points over what they cost; a line joins those that nothing cheaper equals, whose names are bold."""
-    best = -math.inf
     front: list[str] = []
     for name in sorted(points, key=lambda name: (points[name][0], -points[name][1])):
-        if points[name][1] > best:
-            best = points[name][1]
+        if not front or points[name][1] > points[front[-1]][1]:
             front.append(name)
-    with drawing():
-        figure = Figure(figsize=(_WIDTH, 5.4), layout="constrained")
-        axes = figure.subplots()
-        apart = _apart(points)
+    apart = _apart(points)
+    with _chart(title, 5.4, xlabel, ylabel) as (axes, _, made):
         for name, (x, y) in points.items():
             on = name in front
             axes.plot([x], [y], "o", color=_TRUE if on else _OTHER, markersize=6 if on else 4.5, zorder=3)
-            axes.annotate(
-                _short(name, 40),
-                (x, apart[name]),
-                (5, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=6.5,
-                fontweight="bold" if on else "normal",
-            )
+            style: dict[str, Any] = {
+                "fontsize": 6.5,
+                "fontweight": "bold" if on else "normal",
+                "va": "center",
+            }
+            axes.annotate(_short(name, 40), (x, apart[name]), (5, 0), textcoords="offset points", **style)
         steps = [points[name] for name in front]
         axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color=_TRUE, linewidth=1.2)
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.margins(x=0.16, y=0.08)
-        axes.set_title(wrapped(title))
-        axes.set_xlabel(wrapped(xlabel))
-        axes.set_ylabel(wrapped(ylabel, 40))
-        return to_svg(figure, title)
+    return made[0]
 
 
 def per_class(
     title: str, labels: Sequence[str], series: Mapping[str, Numbers], xlabel: str = "average precision"
 ) -> str:
-    """One line a label with a dot a series, best label of the first series on top; grows with the labels."""
-    for name, values in series.items():
-        _same_length(title, name, values, labels, "labels")
+    """One line per label with a dot per series, best label of the first series on top; grows with the labels."""
+    _same_lengths(title, series, labels, "labels")
     first = next(iter(series.values()), ())
     keys = [-math.inf if value is None else value for value in first] or [0.0] * len(labels)
     order = sorted(range(len(labels)), key=lambda index: (keys[index], labels[index]))
-    colour = colours(list(series))
-    with drawing():
-        figure = Figure(figsize=(_WIDTH, 1.4 + 0.185 * len(labels)), layout="constrained")
-        axes = figure.subplots()
+    with _chart(title, 1.4 + 0.185 * len(labels), xlabel, "", series) as (axes, colour, made):
         for row, index in enumerate(order):
             known = [value for values in series.values() if (value := values[index]) is not None]
             if known:
                 axes.hlines(row, min(known), max(known), color="#888888", alpha=0.6, linewidth=1.4)
         for position, (name, values) in enumerate(series.items()):
             marker = MARKERS[position % len(MARKERS)]
-            x = [_number(values[index]) for index in order]
+            x = _numbers([values[index] for index in order])
             axes.plot(x, range(len(order)), marker, label=name, color=colour[name], markersize=5.5, alpha=0.9)
         axes.set_yticks(range(len(order)), [_short(labels[index], 36) for index in order], fontsize=8)
         axes.set_ylim(-0.7, len(order) - 0.3)
         axes.tick_params(axis="y", length=0)
         axes.tick_params(axis="x", top=len(order) > 30, labeltop=len(order) > 30)
-        axes.set_title(wrapped(title))
-        axes.set_xlabel(wrapped(xlabel))
-        _legend(figure, axes, len(series))
-        return to_svg(figure, title)
+    return made[0]
 
 
 def label_logits(
@@ -168,8 +141,7 @@ def label_logits(
 
     The first method is the one the others start from: their panels mark where its bar ended, and write the change.
     """
-    for name, values in scores.items():
-        _same_length(title, name, values, labels, "labels")
+    _same_lengths(title, scores, labels, "labels")
     if not scores or not labels:
         raise ConfigError(f"The figure {title!r} needs at least one method and one label.")
     start = next(iter(scores.values()))
@@ -202,18 +174,8 @@ def label_logits(
             Patch(color=_OTHER, label="other label"),
         ]
         if len(scores) > 1:
-            ink = bars[0].spines["bottom"].get_edgecolor()
-            keys.append(
-                Line2D(
-                    [],
-                    [],
-                    color=ink,
-                    marker="|",
-                    markersize=9,
-                    linestyle="",
-                    label=f"{next(iter(scores))} was here",
-                )
-            )
+            ink, was = bars[0].spines["bottom"].get_edgecolor(), f"{next(iter(scores))} was here"
+            keys.append(Line2D([], [], color=ink, marker="|", markersize=9, linestyle="", label=was))
         figure.legend(handles=keys, loc="outside lower center", ncols=len(keys))
         figure.draw_without_rendering()  # settles the layout, and with it the place of the photograph
         return to_svg(figure, title, _embedded(image, figure, frame))
@@ -236,9 +198,8 @@ def _changes(axes: Axes, values: Sequence[float], before: Sequence[float]) -> No
     for row, (value, old) in enumerate(zip(values, before, strict=True)):
         axes.plot([old, old], [row - 0.36, row + 0.36], color=ink, linewidth=1.3)
         change = f"{value - old:+.2f}".replace("-", "−")
-        axes.annotate(
-            change, (max(value, old), row), (3, 0), textcoords="offset points", va="center", fontsize=7
-        )
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7}
+        axes.annotate(change, (max(value, old), row), (3, 0), **beside)
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
@@ -276,24 +237,39 @@ def _apart(points: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     return found
 
 
-def _legend(figure: Figure, axes: Axes, entries: int) -> None:
-    """Below the axes, where it hides nothing."""
-    handles, names = axes.get_legend_handles_labels()
-    if entries > 1:
-        columns = max(1, min(entries, 70 // (max(map(len, names)) + 8)))
-        figure.legend(handles, names, loc="outside lower center", ncols=columns)
+@contextmanager
+def _chart(
+    title: str, height: float, xlabel: str, ylabel: str, series: Mapping[str, Numbers] | None = None
+) -> Iterator[tuple[Axes, dict[str, str], list[str]]]:
+    """Axes to draw on and a colour per series; afterwards the list holds the figure, with its legend below."""
+    made: list[str] = []
+    with drawing():
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        axes = figure.subplots()
+        yield axes, colours(list(series or ())), made
+        axes.set_title(wrapped(title))
+        axes.set_xlabel(wrapped(xlabel))
+        axes.set_ylabel(wrapped(ylabel, 40))
+        handles, names = axes.get_legend_handles_labels()
+        if len(series or ()) > 1:
+            columns = max(1, min(len(names), 70 // (max(map(len, names)) + 8)))
+            figure.legend(handles, names, loc="outside lower center", ncols=columns)
+        made.append(to_svg(figure, title))
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
+def _numbers(values: Numbers) -> list[float]:
+    return [math.nan if value is None else value for value in values]
 
 
 def _short(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _same_length(
-    title: str, name: str, values: Sequence[object], against: Sequence[object], what: str
+def _same_lengths(
+    title: str, series: Mapping[str, Sequence[object]], against: Sequence[object], what: str
 ) -> None:
-    if len(values) != len(against):
-        raise ConfigError(f"{name!r} of figure {title!r} has {len(values)} values for {len(against)} {what}.")
+    for name, values in series.items():
+        if len(values) != len(against):
+            raise ConfigError(
+                f"{name!r} of figure {title!r} has {len(values)} values for {len(against)} {what}."
+            )

@@ -16,7 +16,8 @@ from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.find import find_images
 from mltta.images.remote import fetch, is_url
 from mltta.labels import LabelSet
-from mltta.methods.base import Method, method_class
+from mltta.methods.base import Method
+from mltta.methods.registry import method_class
 from mltta.model.prompts import DescriptionSource, TemplateSource
 from mltta.session.execution import Execution
 from mltta.session.prepare import Photo

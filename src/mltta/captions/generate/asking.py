@@ -31,7 +31,7 @@ class Answer:
     answer_tokens: int = 0
 
 
-class Engine(Protocol):
+class CaptionEngine(Protocol):
     """Answers requests."""
 
     @property

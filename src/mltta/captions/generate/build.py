@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mltta.captions.generate.answer_file import AnswerFile, Sentence, resolved, same
-from mltta.captions.generate.asking import Engine
+from mltta.captions.generate.asking import CaptionEngine
 from mltta.captions.generate.sampling import Cooccurrence, Sampler
 from mltta.captions.generate.tidy import rejection, tidy
 from mltta.captions.nouns import NounFilter
@@ -38,7 +38,7 @@ class Generated:
 
 def generate_captions(
     labels: LabelSet,
-    engine: Engine,
+    engine: CaptionEngine,
     out: str | Path,
     count: int,
     *,

@@ -16,20 +16,9 @@ from mltta.output.keywords.iptc import Resources
 from mltta.output.keywords.jpeg import Jpeg
 from mltta.output.keywords.xmp import Packet, merged
 from mltta.storage import atomic
-from mltta.storage.reading import is_plain
 
 #: bytes of a sidecar; more than any program writes
 _MOST = 64 << 20
-
-
-def _refuse_unwritable(photo: Path, labels: Sequence[str]) -> None:
-    """XML has no control characters, and a photo is not the place for invalid Unicode."""
-    for label in labels:
-        if not is_plain(label):
-            raise MlttaError(
-                f"{photo}: the label {label[:40]!r} contains control characters or invalid Unicode, so no keywords were "
-                "written"
-            )
 
 
 def sidecar_of(photo: Path) -> Path:
@@ -38,7 +27,6 @@ def sidecar_of(photo: Path) -> Path:
 
 def write_sidecar(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
     """Have the labels as keywords beside a photo; whether that changes anything."""
-    _refuse_unwritable(photo, labels)
     file = sidecar_of(photo)
     before = _read(file) if file.exists() else None
     packet = Packet(before, str(file))
@@ -59,7 +47,6 @@ def embed(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
 
     The image data, and all segments but these two, stay byte for byte.
     """
-    _refuse_unwritable(photo, labels)
     content = _read(photo)
     try:
         jpeg = Jpeg.of(content)
@@ -118,12 +105,9 @@ def _read(file: Path) -> bytes:
 
 def _put(file: Path, content: bytes, keep: Path | None) -> None:
     """Write a file in one step; one that is changed keeps its times and rights."""
-    try:
-        with atomic.replacing(file) as part:
-            part.write_bytes(content)
-            if keep is not None:
-                shutil.copystat(keep, part)
-                found = os.stat(keep)
-                os.utime(part, ns=(found.st_atime_ns, found.st_mtime_ns))
-    except OSError as error:
-        raise MlttaError(f"{file} cannot be written: {error.strerror}") from error
+    with atomic.writing(file), atomic.replacing(file) as part:
+        part.write_bytes(content)
+        if keep is not None:
+            shutil.copystat(keep, part)
+            found = os.stat(keep)
+            os.utime(part, ns=(found.st_atime_ns, found.st_mtime_ns))

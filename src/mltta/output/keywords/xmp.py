@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree as ET
 
 from mltta.errors import MlttaError
+from mltta.storage.reading import is_plain
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DC = "http://purl.org/dc/elements/1.1/"
@@ -51,6 +52,12 @@ class Packet:
 
     def set(self, labels: Sequence[str]) -> None:
         """Have these labels as our keywords: new ones are added, those of an earlier time taken back."""
+        odd = next((label for label in labels if not is_plain(label)), None)
+        if odd is not None:
+            raise MlttaError(
+                f"{self._where}: the label {odd[:40]!r} contains control characters or invalid Unicode, so no keywords "
+                "were written"
+            )
         kept, ours = merged(self.subjects, self.ours(), labels)
         self._put(f"{{{DC}}}subject", kept)
         self.remember("subject", ours)
@@ -69,11 +76,8 @@ class Packet:
 
     def sidecar(self) -> bytes:
         """As it stands in a file of its own."""
-        return ('<?xml version="1.0" encoding="UTF-8"?>\n' + _HEAD + self._pretty() + _TAIL + "\n").encode()
-
-    def _pretty(self) -> str:
         ET.indent(self._root, " ")
-        return ET.tostring(self._root, encoding="unicode")
+        return b'<?xml version="1.0" encoding="UTF-8"?>\n' + self.packet() + b"\n"
 
     def _items(self, name: str) -> list[str]:
         found = [one.attrib[name] for one in self._rdf if name in one.attrib]
@@ -91,8 +95,8 @@ class Packet:
             bags = all(held.tag in _LISTS and not held.attrib for held in lists) and len(lists) < 2
             if not plain or not bags or own.attrib or any(text and text.strip() for text in between):
                 raise MlttaError(
-                    f"{self._where}: its keywords (dc:subject) have qualifiers, fields or bare text, which adding others "
-                    "would lose; it was left as it is"
+                    f"{self._where}: its keywords (dc:subject) have qualifiers, fields or bare text, which adding "
+                    "others would lose; it was left as it is"
                 )
 
     def _put(self, name: str, values: Sequence[str]) -> None:

@@ -17,7 +17,8 @@ from mltta.evaluation.summary import Summary
 from mltta.model.learned_prompts import save_prompts
 from mltta.model.maple import with_prompts
 from mltta.reproduction.paper import Setting
-from mltta.reproduction.rerun import Place, Reproduction, own_table, settings_of, view_figure
+from mltta.reproduction.paper_tables import own_table, paper_tables, view_figure
+from mltta.reproduction.rerun import Bench, Reproduction, settings_of
 from mltta.storage.folders import cache_folder
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
@@ -27,9 +28,9 @@ INITS = ("template", "coop", "maple")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Place:
+def place(tmp_path_factory) -> Bench:
     photos = make_dataset(tmp_path_factory.mktemp("scene") / "photos", 5)
-    return Place("tiny", "toy", golden.backbone("vit"), photos)
+    return Bench("tiny", "toy", golden.backbone("vit"), photos)
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def test_a_cell_holds_the_figure_of_its_result(place, done):
     clip, tpt = Setting.of("", "clip", ""), Setting.of("", "tpt", "", views=4)
     done.measure(place, [clip, tpt])
     for setting in (Setting.of("tiny", "clip", place.key), Setting.of("tiny", "tpt", place.key, views=4)):
-        (summary,) = done.found[setting]
+        (summary,) = done.found[setting].summaries
         assert done.measured[setting].ours == Summary(summary.result).map
         assert done.measured[replace(setting, metric="seconds")].ours == summary.result.ms / 1000
 
@@ -50,7 +51,7 @@ def test_a_cell_holds_the_figure_of_its_result(place, done):
 def test_an_online_method_is_measured_in_several_orders_and_says_so(place, done):
     done.measure(place, [Setting.of("", "tda", "")])
     cell = done.measured[Setting.of("tiny", "tda", place.key)]
-    values = [summary.map for summary in done.found[Setting.of("tiny", "tda", place.key)]]
+    values = [summary.map for summary in done.found[Setting.of("tiny", "tda", place.key)].summaries]
     assert cell.ours == pytest.approx(sum(values) / 2)
     assert "over 2 orders" in cell.note
 
@@ -71,7 +72,10 @@ def test_learned_prompts_fill_the_cells_of_their_rows_of_table_2(place, done):
         few.save(cache_folder() / "captions" / backbone.text_fingerprint)
     wanted = [Setting.of("", "clip", "", init=init) for init in INITS]
     done.measure(there, wanted)
-    found = {init: done.found[Setting.of("tiny", "clip", place.key, init=init)][0].result for init in INITS}
+    found = {
+        init: done.found[Setting.of("tiny", "clip", place.key, init=init)].summaries[0].result
+        for init in INITS
+    }
     assert [result.run["prompts"] for result in found.values()] == [
         None,
         f"CoOp {coop_of().digest}",
@@ -117,7 +121,7 @@ def test_a_measured_cell_stands_in_the_paper_s_table_beside_its_number(place, do
         dataset=replace(place.dataset, published=len(place.dataset)),
     )
     done.measure(whole, [Setting.of("", "clip", "")])
-    (table,) = done.table(1, [whole])
+    (table,) = paper_tables(1, [whole], done)
     row = next(row for row in table.rows if (row.group, row.name) == ("RN50", "CLIP"))
     cell = row.cells[table.columns.index("VOC2007")]
     assert cell.paper == 75.91

@@ -1,4 +1,4 @@
-"""Prototypes of labels from a cache, how text and they are kept together, and one step on what is added to them."""
+"""What online methods keep of images under each label, prototypes of it, and one step on what is added to them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,25 @@ from mltta.methods.base import State
 EPS = 1e-3
 #: the temperature at which prototypes and texts are compared
 ALIGN = 0.01
+
+
+def empty_memory(memory: str, labels: int, capacity: int, **slot: Tensor) -> State:
+    """Slots (C, S, ...) for what ``remember`` keeps, like the empty ``slot``, whose entropy is infinite."""
+    doubt = torch.full((), torch.inf, device=next(iter(slot.values())).device)
+    return {
+        f"{memory}_{name}": item.expand(labels, capacity, *item.shape).clone()
+        for name, item in {"entropy": doubt, **slot}.items()
+    }
+
+
+def remember(state: State, memory: str, label: int, entropy: float, **items: Tensor) -> None:
+    """Keep an image in an empty slot of its label, or else in place of the least confident if it is surer."""
+    held = state[f"{memory}_entropy"][label]  # (S,)
+    slot = int(held.argmax())  # an empty slot first
+    if entropy < held[slot]:
+        held[slot] = entropy
+        for name, item in items.items():
+            state[f"{memory}_{name}"][label, slot] = item
 
 
 def prototypes(state: State, memory: str) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,169 @@
+"""Methods side by side: results as the lines of a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mltta.errors import MlttaError
+from mltta.evaluation.results import Result, run_name
+from mltta.evaluation.run_file import check_run
+from mltta.evaluation.summary import INTERVALS, Summary
+from mltta.metrics import interval_of
+from mltta.model.prompts import DEFAULT_TEMPLATE
+from mltta.tables.render import Cell, Row, Table
+
+#: below a table with such a method, whose name has the mark
+RECONSTRUCTED = (
+    "† A reconstruction: there is no public code for it in this form, and some of its constants are ours."
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method in a table: one result, or those of several orders of the same images."""
+
+    title: str
+    summaries: tuple[Summary, ...]
+
+    def mean(self, name: str) -> float:
+        """The mean of a figure over the orders."""
+        return float(np.mean([getattr(summary, name) for summary in self.summaries]))
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """What was run, in its first order."""
+        return self.summaries[0].result.run
+
+    @property
+    def name(self) -> str:
+        """The title, marked if the method is a reconstruction."""
+        return self.title + (" †" if self.run.get("reconstruction") else "")
+
+    @property
+    def state(self) -> float | None:
+        """Megabytes that an online method remembers."""
+        return self.summaries[0].result.state_bytes / 1e6 if self.run["online"] else None
+
+    def map(self, name: str = "map") -> Cell:
+        """A mAP, with its interval or its spread over the orders."""
+        if len(self.summaries) > 1 or name not in INTERVALS:
+            return Cell(ours=self.mean(name), note=self.spread(name))
+        return Cell(None, self.mean(name), *interval_of(self.summaries[0].drawn(name), 0, 100))
+
+    def spread(self, name: str) -> str:
+        """The standard deviation over the orders, in words; nothing for one order."""
+        values = [getattr(summary, name) for summary in self.summaries]
+        return f"± {np.std(values, ddof=1):.2f} over {len(values)} orders" if len(values) > 1 else ""
+
+    def gain(self, first: Line, name: str) -> Cell:
+        """How much higher a mAP is than the first method's; its interval is over images, on the same samples."""
+        gained = self.mean(name) - first.mean(name)
+        if len(self.summaries) > 1 or len(first.summaries) > 1:
+            return Cell(ours=gained)
+        return Cell(
+            None, gained, *interval_of(self.summaries[0].drawn(name) - first.summaries[0].drawn(name))
+        )
+
+    @property
+    def f1(self) -> float:
+        """F1 of the labels shown, in percent."""
+        return 100 * float(np.mean([summary.sets.f1 for summary in self.summaries]))
+
+    @property
+    def ms(self) -> float:
+        """Milliseconds per image beyond encoding."""
+        return float(np.mean([summary.result.ms for summary in self.summaries]))
+
+
+def lines(results: Sequence[Result], draws: int = 1000) -> list[Line]:
+    """Results as the lines of a table; those that differ in the order of the images alone share one."""
+    groups: dict[str, dict[Path, Result]] = {}
+    for result in results:
+        same = json.dumps({name: value for name, value in result.run.items() if name != "order"})
+        groups.setdefault(same, {}).setdefault(result.folder, result)
+    found = [list(group.values()) for group in groups.values()]
+    titles = _titles([group[0] for group in found])
+    return [
+        Line(title, tuple(Summary(result, draws) for result in group))
+        for title, group in zip(titles, found, strict=True)
+    ]
+
+
+def _titles(results: Sequence[Result]) -> list[str]:
+    """Their titles; those that would be called the same say what else is different."""
+    found = []
+    for result in results:
+        alike = [other for other in results if other.title == result.title]
+        different = [
+            f"no {name}" if value is None else f"{name} {_short(value)}"
+            for name, value in result.run.items()
+            if name != "order" and any(other.run.get(name) != value for other in alike)
+        ]
+        found.append(result.title + (f" [{', '.join(different)}]" if different else ""))
+    return found
+
+
+def _short(value: Any) -> Any:
+    value = value[0] if isinstance(value, list) and len(value) == 1 else value
+    return value if isinstance(value, (str, int, float)) else run_name({"": value})
+
+
+def comparison(found: Sequence[Line], title: str = "") -> Table:
+    """Methods of one dataset side by side; differences are to the first one, paired image by image."""
+    first, run = found[0].summaries[0], found[0].run
+    for summary in (summary for line in found for summary in line.summaries):
+        there, other = summary.result.folder, first.result.folder
+        if summary.result.run["dataset_digest"] != run["dataset_digest"]:
+            raise MlttaError(
+                f"{there} was measured on other images than {other}: compare results of one dataset"
+            )
+        if not np.array_equal(summary.result.scored, first.result.scored):
+            raise MlttaError(
+                f"{there} has scores for other images than {other}: finish both, with the same `mltta eval` command"
+            )
+    online = any(line.run["online"] for line in found)
+    rows = []
+    for line in found:
+        cells = []
+        for name in INTERVALS:
+            cells += [line.map(name), Cell() if line is found[0] else line.gain(found[0], name)]
+        cells += [line.map("map_z_score"), Cell(ours=line.f1), Cell(ours=line.ms)]
+        rows.append(Row(line.name, (*cells, *[Cell(ours=line.state)] * online)))
+    columns = ["mAP", "against the first", "mAP softmax", "against the first, softmax", "mAP z-score"]
+    columns += ["F1 of sets", "ms per image", *["state, MB"] * online]
+    return Table(
+        title or f"{run['dataset']}, {run['model']}",
+        tuple(columns),
+        tuple(rows),
+        tuple(_notes(found)),
+        lower_is_better=("ms per image", "state, MB"),
+    )
+
+
+def _notes(found: Sequence[Line]) -> list[str]:
+    first, run = found[0].summaries[0], found[0].run
+    result, labels = first.result, len(run["labels"])
+    notes = [f"{run['dataset']}, {len(result.scored):,} images, {labels} labels, {run['model']}."]
+    notes += [f"{len(result.failed):,} images could not be read."] * bool(result.failed)
+    if run["template"] != [DEFAULT_TEMPLATE] or run["descriptions"]:
+        said = " and descriptions" if run["descriptions"] else ""
+        notes.append(f"Prompted with {run['template']!r}{said}.")
+    absent = labels - int((first.targets == 1).any(axis=0).sum())
+    notes += [f"{absent} of the labels have no positive and count as 0."] * bool(absent)
+    notes += [f"Not finished: the dataset has {len(result):,} images."] * (not result.complete)
+    return notes + [RECONSTRUCTED] * any(line.run.get("reconstruction") for line in found)
+
+
+def by_dataset(results: Sequence[Result]) -> list[list[Result]]:
+    """Results apart by the images and the model they were measured with, in the order they came."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        check_run(result.run, result.folder)
+        groups.setdefault((result.run["dataset_digest"], result.run["model"]), []).append(result)
+    return list(groups.values())

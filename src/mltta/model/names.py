@@ -1,0 +1,34 @@
+"""The models that can be loaded by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+#: the paper's architectures, by the names people use, in open_clip's spelling
+PAPER_MODELS = {"RN50": "RN50", "RN101": "RN101", "ViT-B/32": "ViT-B-32", "ViT-B/16": "ViT-B-16"}
+
+
+def list_models(filter: str = "", *, all: bool = False) -> list[str]:
+    """Names of models for `load_backbone`: the embedded one and the paper's.
+
+    Args:
+        filter: only names that contain this, or that match it, such as "RN*".
+        all: every model and pretrained tag that open_clip knows.
+
+    Example:
+        >>> list_models("RN*")
+        ['RN50:openai', 'RN101:openai']
+    """
+    names = ["mini", *(f"{name}:openai" for name in PAPER_MODELS)]
+    if all:
+        import open_clip
+
+        names = [f"{name}:{tag}" for name, tag in open_clip.list_pretrained()]
+    return matching(names, filter)
+
+
+def matching(names: Iterable[str], filter: str) -> list[str]:
+    """The names that contain some text or match a pattern, in any case."""
+    pattern = filter.casefold() if set(filter) & set("*?[") else f"*{filter.casefold()}*"
+    return [name for name in names if fnmatchcase(name.casefold(), pattern)]
