@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from mltta.evaluation.recipes import Recipe
 from mltta.images.specs import ViewSpec
 from mltta.model.backbone import Backbone
+from mltta.session import cache as cache_
 from mltta.session import prepare as prepare_
 from mltta.session.cache import NAME_BYTES, FeatureCache, clear, list_stores
 from tests import golden_data as golden

@@ -67,6 +67,7 @@ class Backbone:
         self.image_dtype = image_dtype
         self.model: Any = loaded.model.eval().requires_grad_(False).to(device, torch.float32)
         self.tokenizer = loaded.tokenizer
+        self.context_length = int(getattr(self.tokenizer, "context_length", None) or 77)
         self.preprocess = Preprocess.from_open_clip(loaded.preprocess)
         self.tower = TextTower(self.model)
         #: the model's own temperature, never 100 by habit
@@ -83,10 +84,6 @@ class Backbone:
     def engine(self) -> TorchEngine:
         """Encodes photos and runs methods where the model is."""
         return TorchEngine(self)
-
-    @property
-    def context_length(self) -> int:
-        return int(getattr(self.tokenizer, "context_length", None) or 77)
 
     @cached_property
     def text_fingerprint(self) -> str:

@@ -171,13 +171,10 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     if len(found) == 1 and not about:  # a bare tensor, whatever it is called
         found = {"ctx": next(iter(found.values()))}
     names = {key.removeprefix("module.").removeprefix(_LEARNER): value for key, value in found.items()}
-    learned = ("ctx", "proj.", "compound_prompt")
     maple = any(name.startswith("compound_prompt") for name in names) or "proj.weight" in names
-    tensors = {
-        name: value.detach().float().contiguous()
-        for name, value in names.items()
-        if (name.startswith(learned) if maple else name == "ctx")
-    }
+    learned = ("ctx", "proj.", "compound_prompt")
+    own = [name for name in names if (name.startswith(learned) if maple else name == "ctx")]
+    tensors = {name: names[name].detach().float().contiguous() for name in own}
     if "ctx" not in tensors:
         raise WeightsError(
             f"{file} holds no prompts: there is no tensor called ctx or {_LEARNER}ctx in it, as CoOp and MaPLe have"
