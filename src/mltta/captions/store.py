@@ -89,16 +89,13 @@ class CaptionBase:
                     f"bases of different backbones cannot be merged: {describe(first)} and {describe(other)}. "
                     "Build one of them again from its texts with the other's model."
                 )
-        rows: dict[str, tuple[int, int]] = {}
-        for which, base in enumerate(bases):
+        rows: dict[str, tuple[CaptionBase, int]] = {}
+        for base in bases:
             for row, text in enumerate(base.texts):
-                rows.setdefault(text, (which, row))
-        parts = [
-            base.embeddings[[row for from_, row in rows.values() if from_ == which]].astype(np.float32)
-            for which, base in enumerate(bases)
-        ]  # rows are in the order of the bases
+                rows.setdefault(text, (base, row))
+        joined = np.concatenate([base.embeddings[i : i + 1] for base, i in rows.values()]).astype(np.float32)
         model = next((base.model for base in bases if base.model), "")
-        return cls(list(rows), np.concatenate(parts), first.fingerprint, model)
+        return cls(list(rows), joined, first.fingerprint, model)
 
     def save(self, folder: str | Path, compact: bool = False) -> None:
         """Write the three files; the last one written is config.json, so that a half-written base never loads.
@@ -138,6 +135,7 @@ class CaptionBase:
         from safetensors import SafetensorError
 
         folder = Path(folder)
+        file = folder / "embeddings.safetensors"
         if not (folder / "config.json").is_file():
             raise CaptionError(f"{folder} is not a caption base: it holds no config.json")
         try:
@@ -145,24 +143,20 @@ class CaptionBase:
                 config = _config(folder)
                 text = read_bytes(folder / "texts.txt", TEXT_BYTES, CaptionError).decode()
                 said = config.get("embeddings_crc32")
-                if said is not None and checksums.of_file(folder / "embeddings.safetensors") != said:
-                    raise CaptionError(f"{folder / 'embeddings.safetensors'} is damaged: {DAMAGED}")
-                embeddings = _mapped(folder / "embeddings.safetensors", "embeddings")
+                if said is not None and checksums.of_file(file) != said:
+                    raise CaptionError(f"{file} is damaged: {DAMAGED}")
+                embeddings = _mapped(file, "embeddings")
                 if embeddings.dtype == np.int8:
-                    scale = _mapped(folder / "embeddings.safetensors", "scale")
-                    embeddings = normalize(embeddings * scale[:, None])
+                    embeddings = normalize(embeddings * _mapped(file, "scale")[:, None])
                 wanted = (config["captions"], config["dim"])
                 if _digest(text) != config["texts_blake2b"] or embeddings.shape != wanted:
                     raise CaptionError(f"{folder} is damaged: its files do not belong together; {DAMAGED}")
-                base = cls(
-                    text.splitlines(), embeddings, str(config["backbone"]), str(config.get("model", ""))
-                )
+                texts = text.splitlines()
+                base = cls(texts, embeddings, str(config["backbone"]), str(config.get("model", "")))
         except (OSError, KeyError, SafetensorError) as error:
             raise CaptionError(f"{folder} is not a caption base that can be read: {error}") from error
         if (np.abs(_lengths(embeddings) - 1) > 0.05).any():
-            raise CaptionError(
-                f"{folder / 'embeddings.safetensors'} holds rows that are no embeddings, not of unit length: {DAMAGED}"
-            )
+            raise CaptionError(f"{file} holds rows that are not embeddings of unit length: {DAMAGED}")
         if backbone is not None:
             base.check_backbone(backbone)
         return base
@@ -177,7 +171,7 @@ class CaptionBase:
     def digest(self) -> str:
         """Names what retrieval depends on: the texts and their embeddings."""
         digest = hashlib.blake2b("\n".join(self.texts).encode(), digest_size=8)
-        digest.update(np.ascontiguousarray(self.embeddings))
+        digest.update(np.ascontiguousarray(self.embeddings).data)
         return digest.hexdigest()
 
     def check_backbone(self, backbone: Backbone) -> None:
@@ -214,7 +208,7 @@ def _mapped(file: Path, name: str) -> NDArray[Any]:
         length = int.from_bytes(opened.read(8), "little")
         about = json.loads(opened.read(length))[name]
     start, shape = 8 + length + about["data_offsets"][0], tuple(about["shape"])
-    if not all(shape):
+    if not all(shape):  # which no file can be mapped to
         return np.zeros(shape, _KINDS[kind])
     # copy-on-write, as torch warns of arrays that cannot be written to
     return np.asarray(np.memmap(file, _KINDS[kind], "c", start, shape))
@@ -249,9 +243,8 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     if backbone.is_embedded:
         return CaptionBase.load(MINI / "captions", backbone)
     shipped = MINI / "captions" / "texts.txt"
-    kept = (
-        cache_folder() / "captions" / f"{backbone.text_fingerprint}-{_digest(shipped.read_text('utf-8'))[:8]}"
-    )
+    name = f"{backbone.text_fingerprint}-{_digest(shipped.read_text('utf-8'))[:8]}"
+    kept = cache_folder() / "captions" / name
     try:
         return CaptionBase.load(kept, backbone)
     except CaptionError:

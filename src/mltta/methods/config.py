@@ -48,9 +48,14 @@ class Config:
     def __init_subclass__(cls) -> None:
         """Let a field with another default keep the help and the range of the class above."""
         for name in inspect.get_annotations(cls).keys() & getattr(cls, "__dataclass_fields__", {}).keys():
-            own, above = vars(cls).get(name), cls.__dataclass_fields__[name].metadata
+            field: dataclasses.Field[Any] = cls.__dataclass_fields__[name]
+            own = vars(cls).get(name, field)
             given = own if isinstance(own, dataclasses.Field) else dataclasses.field(default=own)
-            setattr(cls, name, dataclasses.field(default=given.default, metadata={**above, **given.metadata}))
+            setattr(
+                cls,
+                name,
+                dataclasses.field(default=given.default, metadata={**field.metadata, **given.metadata}),
+            )
 
     @classmethod
     def make(cls, preset: str = "paper", **options: Any) -> Config:

@@ -43,7 +43,7 @@ class DiffTPT(TPT):
     """
 
     Config = DiffTPTConfig
-    config: DiffTPTConfig  # type: ignore[assignment]
+    config: DiffTPTConfig
 
     def __init__(self, problem: Problem, config: DiffTPTConfig):
         super().__init__(problem, config)
