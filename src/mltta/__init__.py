@@ -34,6 +34,7 @@ _HOMES = {
     "model.encoded": "Encoded",
     "model.load": "load_backbone",
     "model.maple": "with_prompts",
+    "model.names": "list_models",
     "model.variations": "generate_variations",
     "session.execution": "Execution",
     "session.features": "encode_images",
@@ -68,6 +69,7 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from mltta.model.encoded import Encoded as Encoded
     from mltta.model.load import load_backbone as load_backbone
     from mltta.model.maple import with_prompts as with_prompts
+    from mltta.model.names import list_models as list_models
     from mltta.model.variations import generate_variations as generate_variations
     from mltta.session.execution import Execution as Execution
     from mltta.session.features import encode_images as encode_images

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from mltta import create_method
 from mltta.errors import ConfigError
 from mltta.images.specs import ViewSpec
-from mltta.methods.experts import experts_of
+from mltta.methods.reta import experts_of
 from mltta.model.encoded import Encoded
 from tests import golden_data as golden
 from tests.methods.test_dpe import h, units

@@ -19,6 +19,7 @@ from mltta.evaluation.recipes import Recipe
 from mltta.images.specs import ViewSpec
 from mltta.model.backbone import Backbone
 from mltta.session import cache as cache_
+from mltta.session import prepare as prepare_
 from mltta.session.cache import NAME_BYTES, FeatureCache, clear, list_stores
 from tests import golden_data as golden
 from tests.evaluation.scene import EPISODIC, bits, make_dataset, run
@@ -142,7 +143,7 @@ def test_features_of_anything_else_are_not_taken(kept, difference):
 
 
 def test_features_made_by_another_way_of_rendering_are_not_taken(kept, monkeypatch):
-    monkeypatch.setattr(cache_, "RENDERING", "another way")
+    monkeypatch.setattr(prepare_, "RENDERING", "another way")
     assert not open_cache(kept.parent).holds(NAMES[0])
 
 

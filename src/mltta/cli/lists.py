@@ -9,15 +9,24 @@ import typer
 
 from mltta.cli.options import argument, option
 
+_REQUIRED = {
+    "captions": "captions",
+    "context": "one template whose words can be tuned",
+    "words": "synonyms and everyday words",
+    "teacher": "a second model (--teacher)",
+    "pixels": "the pixels of views",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class MethodsOptions:
-    """List the methods and their settings, with the paper's defaults.
+    """List the methods, or the settings of one.
 
-    `mltta methods` lists all of them, `mltta methods ml-tta` explains the settings of one.
+    `mltta methods` lists all of them, `mltta methods ml-tta` explains the settings of one: defaults, ranges, help.
     """
 
-    name: str | None = argument("[NAME]", "Method whose settings are explained.", None)
+    name: str | None = argument("[NAME]", "Method whose settings are explained, or a Python file.", None)
+    filter: str = option("", "Only names that contain or match this.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +34,7 @@ class ModelsOptions:
     """List models that can be named with --model."""
 
     all: bool = option(False, "Every model and tag that open_clip knows.")
-    filter: str = option("", "Only names that contain this.")
+    filter: str = option("", "Only names that contain or match this.")
 
 
 def methods(options: MethodsOptions) -> None:
@@ -34,33 +43,36 @@ def methods(options: MethodsOptions) -> None:
     from rich.table import Table
 
     from mltta.methods import list_methods, method_class
+    from mltta.methods.config import range_of
 
-    if options.name is not None:
-        cls = method_class(options.name)
-        typer.echo(f"{cls.name}: {cls.summary}")
-        table = Table("setting", "default", "meaning")
-        for field in dataclasses.fields(cls.Config):
-            table.add_row(field.name, str(field.default), field.metadata.get("help", ""))
-        if table.rows:
-            Console().print(table)
+    console = Console(highlight=False)
+    if options.name is None:
+        table = Table("method", "what it does", caption="mltta methods NAME: its settings", box=None)
+        for name in list_methods(options.filter):
+            table.add_row(name, method_class(name).summary)
+        console.print(table)
         return
-    table = Table("method", "what it does", "settings (--set NAME=VALUE)")
-    for name in list_methods():
-        cls = method_class(name)
-        fields = dataclasses.fields(cls.Config)
-        table.add_row(name, cls.summary, "\n".join(f"{f.name}={f.default}" for f in fields) or "none")
-    Console().print(table)
+    cls = method_class(options.name)
+    needs = [text for requirement, text in _REQUIRED.items() if requirement in cls.requires]
+    console.print(
+        f"{cls.name}: {cls.summary}\nrequires: {', '.join(needs) or 'nothing but views and labels'}"
+    )
+    if cls.online or cls.transductive:
+        console.print(
+            "online: learns from earlier images" if cls.online else "transductive: answers at the end"
+        )
+    table = Table("setting", "default", "meaning", box=None)
+    for field in dataclasses.fields(cls.Config):
+        more = f" ({range_of(field)})" if range_of(field) else ""
+        table.add_row(field.name, str(field.default), field.metadata.get("help", "") + more)
+    console.print(table if table.row_count else "no settings")
+    for preset, values in cls.Config.PRESETS.items():
+        console.print(f"--preset {preset}: {', '.join(f'{k}={v}' for k, v in values.items())}")
 
 
 def models(options: ModelsOptions) -> None:
     """Print the names of models."""
-    from mltta.model.weights import PAPER_MODELS
+    from mltta.model.names import list_models
 
-    names = ["mini", *(f"{name}:openai" for name in PAPER_MODELS)]
-    if options.all:
-        import open_clip
-
-        names = [f"{name}:{tag}" for name, tag in open_clip.list_pretrained()]
-    for name in names:
-        if options.filter.lower() in name.lower():
-            typer.echo(name)
+    for name in list_models(options.filter, all=options.all):
+        typer.echo(name)

@@ -80,10 +80,8 @@ def crop_boxes(
         aspect = np.array([math.exp(low + (high - low) * draw) for draw in aspect_draw.tolist()])
         w, h = (np.rint(np.sqrt(side)).astype(np.int64) for side in (area * aspect, area / aspect))
         fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
-        top, left = (
-            (top_draw * (height - h + 1)).astype(np.int64),
-            (left_draw * (width - w + 1)).astype(np.int64),
-        )
+        top = (top_draw * (height - h + 1)).astype(np.int64)
+        left = (left_draw * (width - w + 1)).astype(np.int64)
         crops[left_over[fits]] = np.stack([left, top, w, h, flip_draw < flip], 1)[fits]
         left_over = left_over[~fits]
     if numbers.shape[1] == CROP_DRAWS:  # all tries were made: the largest central one

@@ -50,12 +50,9 @@ class Preprocess:
             values = floats(getattr(self, name), 3, f"{name} must be three numbers")
             object.__setattr__(self, name, values)
         require(min(self.std) > 0, f"std must be above 0, not {self.std}")
-        known = ", ".join(_RESAMPLING)
-        require(
-            self.interpolation in _RESAMPLING, f"interpolation {self.interpolation!r}: choose from {known}"
-        )
-        known = ", ".join(_RESIZE_MODES)
-        require(self.resize_mode in _RESIZE_MODES, f"resize_mode {self.resize_mode!r}: choose from {known}")
+        for name, known in (("interpolation", _RESAMPLING), ("resize_mode", _RESIZE_MODES)):
+            own = getattr(self, name)
+            require(own in known, f"{name} {own!r}: choose from {', '.join(known)}")
 
     def at(self, size: int) -> Preprocess:
         """The same for an input of another size, which shows the whole image, squashed."""
@@ -131,7 +128,8 @@ def render_views(
     # AugMix leaves fractions of levels, plain crops do not.
     pixels = np.empty((len(chosen), size, size, 3), np.float32 if spec.augmix else np.uint8)
     cut = [j for j in chosen if j]
-    source = _working_copy(image, spec.working_size) if cut else image
+    small = working_size(image.size, spec.working_size)
+    source = image.resize(small, Image.Resampling.BILINEAR) if cut and small != image.size else image
     numbers = draw_numbers(seed, identity, cut, "crop", CROP_DRAWS)
     boxes, _ = crop_boxes(numbers, np.tile(source.size, (len(cut), 1)), spec.scale, spec.ratio, spec.flip)
     plans = draw_plans(draw_numbers(seed, identity, cut, "augmix", AUGMIX_DRAWS)) if spec.augmix else None
@@ -141,9 +139,8 @@ def render_views(
             row[:] = np.asarray(clean_view(image, preprocess))
             continue
         v, (left, top, width, height, flipped) = next(drawn)
-        crop = source.crop((left, top, left + width, top + height)).resize(
-            (size, size), Image.Resampling.BILINEAR
-        )
+        crop = source.crop((left, top, left + width, top + height))
+        crop = crop.resize((size, size), Image.Resampling.BILINEAR)
         if flipped:
             crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         row[:] = np.asarray(crop) if plans is None else augmix(crop, plans, v)
@@ -185,26 +182,16 @@ def draw_numbers(seed: int, identity: str, views: Iterable[int], stream: str, dr
     return np.array(rows).reshape(-1, draws)
 
 
-def _working_copy(image: Image.Image, most: int | None) -> Image.Image:
-    """Reduce a large image to what its crops can show."""
-    size = working_size(image.size, most)
-    return image if size == image.size else image.resize(size, Image.Resampling.BILINEAR)
-
-
 def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
     """Resize and crop exactly as open_clip does at inference."""
     size, resampling = preprocess.size, _RESAMPLING[preprocess.interpolation]
     x, y = clean_axes(image.size, preprocess)
     if x.size * y.size > _MOST_RESIZED:
         # A line of 1 x 100000 pixels would first grow to 224 x 22 million: resample only what is kept.
-        (left, right), (top, bottom) = (
-            (axis.first * axis.length / axis.size, (axis.first + size) * axis.length / axis.size)
-            for axis in (x, y)
-        )
+        ends = [[end * a.length / a.size for end in (a.first, a.first + size)] for a in (x, y)]
+        (left, right), (top, bottom) = ends
         return image.resize((size, size), resampling, box=(left, top, right, bottom))
     resized = image.resize((x.size, y.size), resampling)
-    if resized.size == (size, size):
-        return resized
     return resized.crop((x.first, y.first, x.first + size, y.first + size))
 
 

@@ -14,9 +14,8 @@ from array_api_compat import array_namespace
 from mltta.arrays import Array, clamp, like, sum_by
 from mltta.images.geometry import cover
 from mltta.images.specs import AnySpec, LocalSpec, require
-from mltta.methods.base import Emits, Method, Problem
+from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import PART, SHARE, Config, local_spec, setting
-from mltta.methods.registry import register
 from mltta.methods.words import in_context
 from mltta.model.encoded import Encoded, LocalFeatures
 
@@ -42,9 +41,7 @@ class Constants(Config):
     least_vote: float = setting(0.003, "share of the captions that every label has", **PART)
     unheard: float = setting(0.1, "share of a label that no caption names", **SHARE)
     silence: float = setting(0.22, "if the best label's share is less, all labels are less likely", **PART)
-    length: float = setting(
-        16.0, "a label has 1 + R / length rivals, R being the length of the list", above=0
-    )
+    length: float = setting(16.0, "of R labels in a list, each has 1 + R / length rivals", above=0)
     longest: int = setting(100, "beyond this length of a list, R grows with the sixth root", least=1)
     # log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
     slope: float = setting(0.83, "slope of the calibration", above=0)
@@ -80,6 +77,7 @@ class Auto(Method):
     """
 
     Config = AutoConfig
+    emits: Emits = "odds"
     requires = frozenset({"words"})
     default_template = "simple"
     constants: ClassVar[Constants] = Constants()
@@ -94,10 +92,6 @@ class Auto(Method):
         if problem.backbone is not None:
             how = "tiles of the image" if problem.backbone.local is None else "the locations of its map"
             log.debug("auto looks at %s; its constants were measured with mini only", how)
-
-    @property
-    def emits(self) -> Emits:
-        return "odds"
 
     def branches(self, encoded: Encoded) -> dict[str, Array]:
         return {"view": self.odds(self.evidence(encoded))}

@@ -15,6 +15,7 @@ from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec
 from mltta.labels import LabelSet
 from mltta.methods.config import Config
+from mltta.methods.registry import register as register
 from mltta.model.encoded import Encoded, union
 from mltta.model.prompts import DEFAULT_TEMPLATE, TemplateSource
 
@@ -97,8 +98,8 @@ class Method(ABC):
 
     @classmethod
     def needs_captions(cls, config: Any) -> bool:
-        """Whether the method retrieves captions under these settings."""
-        return "captions" in cls.requires
+        """Whether the method retrieves captions under these settings; to bind labels, every method does."""
+        return "captions" in cls.requires or getattr(config, "bind", False)
 
     @property
     def needs(self) -> tuple[AnySpec, ...]:

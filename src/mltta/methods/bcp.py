@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mltta.methods.base import OnlineMethod, State
+from mltta.methods.base import OnlineMethod, State, register
 from mltta.methods.config import SHARE, Config, setting
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 
 
@@ -17,9 +16,7 @@ from mltta.model.encoded import Encoded
 class BCPConfig(Config):
     """Constants that the source leaves open, chosen on the dev sets (docs/methods.md)."""
 
-    confidence: float = setting(
-        0.6, "mu: correct an image if the probability of its surest label, the anchor, is above this", **SHARE
-    )
+    confidence: float = setting(0.6, "mu: correct an image if its surest label is above this", **SHARE)
     warm_up: int = setting(10, "images before the first correction", least=0)
     smoothing: float = setting(20.0, "evidence that the anchor says nothing, in images", above=0)
     most: float = setting(5.0, "the most that a label gains or loses, in nats", least=0)

@@ -16,9 +16,7 @@ from mltta.methods.tpt import TPT, TPTConfig
 class CTPTConfig(TPTConfig):
     """TPT's settings, and the weight of the published script for fine-grained labels."""
 
-    dispersion: float = setting(
-        50.0, "lambda, the weight of the dispersion; the script for ImageNet's variants has 20", least=0
-    )
+    dispersion: float = setting(50.0, "weight of the dispersion (ImageNet's variants: 20)", least=0)
 
 
 @register("c-tpt", "calibrated TPT: text features are kept apart while the context is tuned (ICLR 2024)")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mltta.arrays import Array
-from mltta.methods.base import Method
-from mltta.methods.registry import register
+from mltta.methods.base import Method, register
 from mltta.model.encoded import Encoded
 
 

@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.images.specs import AnySpec
-from mltta.methods.base import Method, Problem
+from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import MOST_KEPT, Config, local_spec, setting
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 
 
@@ -40,6 +39,7 @@ class Concepts(Method):
     """
 
     Config = ConceptsConfig
+    branch_names = ["text", "concepts"]
     requires = frozenset({"captions"})
     reconstruction = True
     config: ConceptsConfig
@@ -51,10 +51,6 @@ class Concepts(Method):
         named = self.captions.spoken_of[:, None]
         #: (C, D) unit; a label that no caption names is its prompt
         self.concepts = torch.where(named, self.captions.means, self.text.features)
-
-    @property
-    def branch_names(self) -> list[str]:
-        return ["text", "concepts"]
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         found = encoded.local(self.needs[0])

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import ge, gt, le
 from typing import Any, ClassVar, Literal, get_args, get_type_hints
 
 from mltta.errors import ConfigError
@@ -19,25 +20,20 @@ SHARE: Mapping[str, float] = {"least": 0, "most": 1}
 PART: Mapping[str, float] = {"above": 0, "most": 1}
 
 
-def setting(
-    default: Any,
-    help: str,
-    *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
-) -> Any:
-    """A field of a config: its default, what it means, and the range of its values."""
-    about = {"help": help, "least": least, "above": above, "most": most}
-    return dataclasses.field(default=default, metadata={k: v for k, v in about.items() if v is not None})
+#: how the range of a field is said and checked
+_RANGE = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le)}
+
+
+def setting(default: Any, help: str, **within: float) -> Any:
+    """A field of a config: its default, what it means, and its range: ``least``, ``above``, ``most``."""
+    assert within.keys() <= _RANGE.keys(), within
+    return dataclasses.field(default=default, metadata={"help": help, **within})
 
 
 def range_of(field: dataclasses.Field[Any]) -> str:
     """The values that a field takes, in words; empty if all of its kind."""
-    said = {"least": "at least", "above": "above", "most": "at most"}
-    return ", ".join(
-        f"{word} {field.metadata[name]:g}" for name, word in said.items() if name in field.metadata
-    )
+    about = field.metadata
+    return ", ".join(f"{words} {about[name]:g}" for name, (words, _) in _RANGE.items() if name in about)
 
 
 @dataclass(frozen=True)
@@ -79,8 +75,7 @@ class Config:
             value = getattr(self, field.name)
             _check_kind(field.name, value, kinds[field.name])
             about = field.metadata
-            low, high = value < about.get("least", value), value > about.get("most", value)
-            if low or high or ("above" in about and not value > about["above"]):
+            if not all(holds(value, about[name]) for name, (_, holds) in _RANGE.items() if name in about):
                 raise ConfigError(f"{field.name} = {shown(value)} is out of range: give {range_of(field)}")
 
 
@@ -88,14 +83,12 @@ class Config:
 class ViewConfig(Config):
     """What every method that trusts the confident ones of an image's views can be told."""
 
-    PRESETS = {"released": {"augmix": True}}  # noqa: RUF012
+    PRESETS = {"released": {"augmix": True}}
 
     views: int = setting(64, "views per image, the clean one among them", least=1, most=MOST_VIEWS)
     augmix: bool = setting(False, "mix the crops by AugMix")
     select_ratio: float = setting(0.1, "share of the views that are kept, the most confident ones", **PART)
-    look: Literal["crops", "local"] = setting(
-        "crops", "crops, as published, or local: the windows of one pass at twice the size"
-    )
+    look: Literal["crops", "local"] = setting("crops", "crops, or the windows of one pass at twice the size")
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         if self.look == "local":

@@ -81,11 +81,9 @@ def create_method(
         labelled = _labelled(labels, backbone, captions)
     elif "words" in cls.requires and captions is not False:
         labelled = _labelled(labels, backbone, captions, apart=True)
-    judge = (
-        make_teacher(teacher, backbone, labels, template, descriptions)
-        if "teacher" in cls.requires and teacher
-        else None
-    )
+    judge = None
+    if "teacher" in cls.requires and teacher:
+        judge = make_teacher(teacher, backbone, labels, template, descriptions)
     problem = Problem(text, backbone.logit_scale, labelled, judge, backbone, words, labels, template)
     return cls(problem, config)
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.methods.base import OnlineMethod, Problem, State
+from mltta.methods.base import OnlineMethod, Problem, State, register
 from mltta.methods.config import SHARE, TuningConfig, setting
-from mltta.methods.registry import register
 from mltta.methods.tuning import Moments, adamw
 from mltta.model.encoded import Encoded
 from mltta.model.vision_prompt import PromptedViT
@@ -30,13 +29,9 @@ class DARTConfig(TuningConfig):
     image_weight: float = setting(0.1, "share of the retained image prompt in that of an image", **SHARE)
     # argument defaults 37 and 5000
     text_horizon: float = setting(5000.0, "h: of a label's retained context, exp(-logit / h) stays", above=0)
-    image_horizon: float = setting(
-        5000.0, "h: of a label's retained image prompt, exp(-logit / h) stays", above=0
-    )
+    image_horizon: float = setting(5000.0, "h of the retained image prompts", above=0)
     prompt_seed: int = setting(0, "seed of the image prompt before the first image")
-    bind: bool = setting(
-        False, "bind each view's top k labels, k being the label count of its nearest caption, as ML-TTA does"
-    )
+    bind: bool = setting(False, "bind the top k labels of each view, as ML-TTA does; needs captions")
 
 
 @register("dart", "dual-modal online prompts: a context a label and an image prompt, retained (AAAI 2024)")
@@ -55,16 +50,10 @@ class DART(OnlineMethod):
         if problem.backbone is None:
             raise ConfigError("dart needs the backbone itself: it puts a prompt into its image tower")
         if problem.backbone.reads_context:
-            raise ConfigError(
-                "dart puts a prompt of its own into the image tower, and MaPLe's are there already"
-            )
+            raise ConfigError("dart puts a prompt into the image tower, and MaPLe's are there already")
         self.preprocess = problem.backbone.preprocess
         self.tower = PromptedViT(problem.backbone, config.layer)
         self.captions = problem.captions.named() if config.bind and problem.captions is not None else None
-
-    @classmethod
-    def needs_captions(cls, config: DARTConfig) -> bool:
-        return config.bind
 
     def start(self) -> State:
         text = self.text.features  # (C, D)

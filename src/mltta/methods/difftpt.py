@@ -10,28 +10,20 @@ from torch import Tensor
 
 from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, ViewSpec
-from mltta.methods.base import Method, Problem
+from mltta.methods.base import Problem, register
 from mltta.methods.config import MOST_VIEWS, PART, TuningConfig, setting
-from mltta.methods.registry import register
-from mltta.methods.tuning import tune_context
-from mltta.model.encoded import Encoded
-from mltta.objectives import bound_entropy, entropy, select_confident
+from mltta.methods.tpt import TPT
+from mltta.objectives import entropy, select_confident
 
 
 @dataclass(frozen=True)
 class DiffTPTConfig(TuningConfig):
     """The settings of the released script, whose filters are its argument defaults too."""
 
-    generated: str = setting(
-        "", "folder that holds, for each image, a folder of its name with generated images"
-    )
+    generated: str = setting("", "folder of generated images, a folder of its name for each image")
     generated_views: int = setting(63, "generated images per image", least=1, most=MOST_VIEWS)
     views: int = setting(64, "crops beside the clean view: 128 views with it and the generated ones")
-    cosine_ratio: float = setting(
-        0.8,
-        "share of the views, the clean one not counted, whose logits are most like the clean view's",
-        **PART,
-    )
+    cosine_ratio: float = setting(0.8, "share of the views kept, the most like the clean one", **PART)
     select_ratio: float = setting(0.3, "share of what is left that is most confident")
     # The released program's own argument default is 1.
     steps: int = 4
@@ -44,15 +36,14 @@ class DiffTPTConfig(TuningConfig):
 @register(
     "difftpt", "TPT on crops and diffusion-made variations, filtered by likeness and entropy (ICCV 2023)"
 )
-class DiffTPT(Method):
+class DiffTPT(TPT):
     """As released, both filters see crops and generated views together; the paper filters each kind by itself.
 
     The paper: https://arxiv.org/abs/2308.06038
     """
 
     Config = DiffTPTConfig
-    requires = frozenset({"context"})
-    config: DiffTPTConfig
+    config: DiffTPTConfig  # type: ignore[assignment]
 
     def __init__(self, problem: Problem, config: DiffTPTConfig):
         super().__init__(problem, config)
@@ -65,18 +56,8 @@ class DiffTPT(Method):
         if not Path(config.generated).is_dir():
             raise ConfigError(f"generated = {config.generated!r}: there is no such folder")
 
-    def branches(self, encoded: Encoded) -> dict[str, Tensor]:
-        c, views = self.config, self.views(encoded)
-        rows = self.choose(self.logits(views.features, self.text.features))
-
-        def loss(text: Tensor, views: Tensor) -> Tensor:
-            return bound_entropy(self.logits(views, text), None, reduction="marginal", rows=rows)
-
-        context = tune_context(self.text, views, loss, lr=c.lr, weight_decay=c.weight_decay, steps=c.steps)
-        return {"view": self.logits(views.clean(context), self.text(context))[:, 0]}
-
     def choose(self, logits: Tensor) -> Tensor:
-        """The views (B, N) that pass both filters, chosen once, before the first step; logits are (B, N, C)."""
+        """The views (B, N) that pass both filters."""
         unlike = -F.cosine_similarity(logits[:, :1], logits[:, 1:], dim=-1)  # (B, N - 1)
         alike = select_confident(unlike, self.config.cosine_ratio)
         alike = F.pad(alike, (1, 0), value=True)  # the clean view always passes the first

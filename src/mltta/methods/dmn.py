@@ -8,10 +8,9 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.methods.base import Emits, OnlineMethod, State
+from mltta.methods.base import Emits, OnlineMethod, State, register
 from mltta.methods.config import MOST_KEPT, ViewConfig, setting
 from mltta.methods.memory import empty_memory, remember
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 from mltta.objectives import select_confident
 
@@ -20,17 +19,14 @@ from mltta.objectives import select_confident
 class DMNConfig(ViewConfig):
     """The settings of the published scripts, without labelled images."""
 
-    PRESETS = {"released": {"augmix": True, "score": "probs"}}  # noqa: RUF012
+    PRESETS = {"released": {"augmix": True, "score": "probs"}}
 
     views: int = 32  # the scripts' own; the released program takes 64 when not told
     memory: int = setting(50, "images kept for each label", least=1, most=MOST_KEPT)
     beta: float = setting(5.5, "how fast the weight of a kept image falls with its distance")
     # the release searches it on the test labels, here it is never searched
     beta2: float = setting(1.0, "weight of the memory")
-    score: Literal["logits", "probs"] = setting(
-        "logits",
-        "logits (ours, for several labels per image), or probs (released), which compete over the labels",
-    )
+    score: Literal["logits", "probs"] = setting("logits", "logits (ours) or probabilities (released)")
 
 
 @register("dmn", "dual memory networks, training-free: a memory of images for each label, online (CVPR 2024)")
@@ -41,11 +37,8 @@ class DMN(OnlineMethod):
     """
 
     Config = DMNConfig
+    branch_names = ["text", "memory"]
     config: DMNConfig
-
-    @property
-    def branch_names(self) -> list[str]:
-        return ["text", "memory"]
 
     @property
     def emits(self) -> Emits:

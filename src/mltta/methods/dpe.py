@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.methods.base import OnlineMethod, State
+from mltta.methods.base import OnlineMethod, State, register
 from mltta.methods.config import MOST_KEPT, ViewConfig, setting
 from mltta.methods.memory import align, empty_memory, likeness, prototypes, remember, stepped
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, marginal_entropy, select_confident
 

@@ -10,9 +10,8 @@ from torch import Tensor
 
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.methods.base import Merging, Method, Problem
+from mltta.methods.base import Merging, Method, Problem, register
 from mltta.methods.config import MOST_STEPS, ViewConfig, setting
-from mltta.methods.registry import register
 from mltta.methods.tuning import Loss, tune_context
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
@@ -26,7 +25,7 @@ WeakLabels = Literal["nearest", "vote", "weighted", "union", "intersection"]
 class MLTTAConfig(ViewConfig):
     """The paper's settings; every component of its ablation tables is a switch here."""
 
-    PRESETS = {  # noqa: RUF012
+    PRESETS = {
         "released": {
             "augmix": True,
             "objective": "marginal",
@@ -48,22 +47,18 @@ class MLTTAConfig(ViewConfig):
         "mean", "mean row entropy (paper), marginal entropy (released), or bce on the label sets (Table 6)"
     )
     select_on: Literal["bound", "raw"] = setting(
-        "bound",
-        "logits that confidence is read off: bound (released, and ours where the paper is silent) or raw",
+        "bound", "read confidence off bound logits (released; the paper is silent) or raw ones"
     )
     caption_pool: Literal["paired", "unique"] = setting(
         "paired", "every view's own captions, repeats counted (paper), or the distinct ones (released)"
     )
     weak_labels: WeakLabels = setting(
-        "nearest",
-        "a view's weak label set: its nearest caption's (paper), or what several captions name together",
+        "nearest", "a view's weak label set: its nearest caption's (paper), or that of several"
     )
     label_count: Literal["set", "list"] = setting(
         "set", "k is the size of a caption's label set (paper) or of its list of mentions (released)"
     )
-    merge: Merging = setting(
-        "sum", "add the scores of both prompts (paper), or scale both over the dataset and average (released)"
-    )
+    merge: Merging = setting("sum", "add scores (paper), or scale them over the dataset first (released)")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from mltta.images.specs import AnySpec, LocalSpec
-from mltta.methods.base import Emits, OnlineMethod, State
+from mltta.methods.base import Emits, OnlineMethod, State, register
 from mltta.methods.config import MOST_KEPT, SHARE, Config, setting
 from mltta.methods.memory import empty_memory
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy
 
@@ -21,17 +20,11 @@ from mltta.objectives import entropy
 class PIAAConfig(Config):
     """The release's constants for COCO where it has one a dataset; the bank, `again_at` and `weight` are ours."""
 
-    scale: float = setting(
-        1.0, "input of the locations, in sides of the model's own view", least=0.25, most=8
-    )
-    memory: int = setting(
-        32, "locations kept for each label (512 of a training set, as published)", least=1, most=MOST_KEPT
-    )
+    scale: float = setting(1.0, "input of the locations, in sides of the model's view", least=0.25, most=8)
+    memory: int = setting(32, "locations kept for each label (published: 512)", least=1, most=MOST_KEPT)
     refit: int = setting(16, "images between two fits", least=1)
     given_at: float = setting(60.0, "sharpness at which a location is given to a label")
-    again_at: float = setting(
-        100.0, "sharpness at which the bank is given out anew: 0.01 on COCO, 100 on VOC, 500 on NUS-WIDE"
-    )
+    again_at: float = setting(100.0, "sharpness at which the bank is given anew (COCO: 0.01, NUS-WIDE: 500)")
     soften: float = setting(500.0, "what a location's fit is divided by", above=0)
     whole: float = setting(80.0, "sharpness of the image's cosines")
     local: float = setting(400.0, "sharpness of its best locations, 200 on VOC")
@@ -51,12 +44,9 @@ class PIAA(OnlineMethod):
     """
 
     Config = PIAAConfig
+    emits: Emits = "probabilities"
     reconstruction = True
     config: PIAAConfig
-
-    @property
-    def emits(self) -> Emits:
-        return "probabilities"
 
     def start(self) -> State:
         text = self.text.features  # (C, D)

@@ -7,6 +7,8 @@ import inspect
 import logging
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,7 +62,7 @@ def _names_in(path: Path, registry: Registry) -> list[str]:
     for name in names:  # of the file as it was before
         registry.pop(name, None)
     before = set(registry)
-    _execute(path, key, registry, before)
+    _execute(path, key, registry)
     names = [name for name in registry if name not in before]
     if not names:
         raise ConfigError(f"{path} registers no method: put @mltta.register('name', 'summary') on its class")
@@ -68,8 +70,20 @@ def _names_in(path: Path, registry: Registry) -> list[str]:
     return names
 
 
-def _execute(path: Path, key: Path, registry: Registry, before: set[str]) -> None:
-    """Run a file as a module; what it had registered when it failed is forgotten."""
+@contextmanager
+def _all_or_none(registry: Registry) -> Iterator[None]:
+    """What is registered before an error is forgotten."""
+    before = set(registry)
+    try:
+        yield
+    except Exception:
+        for name in set(registry) - before:
+            del registry[name]
+        raise
+
+
+def _execute(path: Path, key: Path, registry: Registry) -> None:
+    """Run a file as a module."""
     title = f"{path.stem}_{hashlib.blake2b(str(key).encode(), digest_size=4).hexdigest()}"
     spec = util.spec_from_file_location(title, key)
     assert spec is not None  # its name ends in .py
@@ -77,11 +91,10 @@ def _execute(path: Path, key: Path, registry: Registry, before: set[str]) -> Non
     module = util.module_from_spec(spec)
     sys.modules[title] = module  # dataclasses look up their types there
     try:
-        spec.loader.exec_module(module)
+        with _all_or_none(registry):
+            spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[title]
-        for name in set(registry) - before:
-            del registry[name]
         raise ConfigError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
 
 
@@ -92,12 +105,10 @@ def load_installed(registry: Registry) -> None:
         if f"{package} {entry.name}" in _offered:
             continue
         _offered.add(f"{package} {entry.name}")
-        before = set(registry)
         try:
-            entry.load()
+            with _all_or_none(registry):
+                entry.load()
         except Exception as error:
-            for name in set(registry) - before:
-                del registry[name]
             log.warning(
                 "the method %r of %s is left out: %s: %s", entry.name, package, type(error).__name__, error
             )

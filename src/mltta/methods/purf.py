@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.images.specs import AnySpec, ViewSpec, require
-from mltta.methods.base import OnlineMethod, Problem, State
+from mltta.methods.base import OnlineMethod, Problem, State, register
 from mltta.methods.config import MOST_KEPT, MOST_VIEWS, PART, Config, setting
-from mltta.methods.experts import text_experts
 from mltta.methods.memory import align, empty_memory, likeness, prototypes, stepped
-from mltta.methods.registry import register
+from mltta.methods.reta import text_experts
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, marginal_entropy, select_confident
 
@@ -22,9 +21,7 @@ from mltta.objectives import entropy, marginal_entropy, select_confident
 class PuRFConfig(Config):
     """The paper's values where it has them; alpha, beta, the rate and the sizes of views are ours, after DPE."""
 
-    views: int = setting(
-        64, "the clean view and those that show nearly all of an image", least=1, most=MOST_VIEWS
-    )
+    views: int = setting(64, "views that show nearly all of an image", least=1, most=MOST_VIEWS)
     regions: int = setting(50, "random regions of an image", least=1, most=MOST_VIEWS - 1)
     whole_from: float = setting(0.8, "the part of an image that a view at least shows", **PART)
     region_from: float = setting(0.05, "the part of an image that a region at least shows", **PART)

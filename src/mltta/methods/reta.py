@@ -10,15 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.methods.base import Emits, Problem, State
+from mltta.errors import ConfigError
+from mltta.methods.base import Emits, Problem, State, register
 from mltta.methods.config import SHARE, setting
 from mltta.methods.dpe import DPE, DPEConfig
-from mltta.methods.experts import EXPERTS, text_experts
 from mltta.methods.memory import align, likeness, prototypes, remember, stepped
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
+from mltta.model.prompts import list_templates
 from mltta.objectives import entropy, select_confident
 
+#: experts of each label's text: means of ever more of its prompts, the most peculiar first
+EXPERTS = 3
 #: directions of the space of texts that an image is seen in when the experts are asked
 BASIS = 64
 
@@ -27,15 +29,12 @@ BASIS = 64
 class ReTAConfig(DPEConfig):
     """The settings of the release for ImageNet."""
 
-    PRESETS = {"released": {"augmix": True, "score": "probs", "gate_by": "experts"}}  # noqa: RUF012
+    PRESETS = {"released": {"augmix": True, "score": "probs", "gate_by": "experts"}}
 
     boundary: float = setting(0.05, "weight of the Gaussian boundary", least=0)
     ratio: float = setting(1.0, "how much disagreement of the experts counts", least=0)
     clean: float = setting(0.5, "weight of the clean view", **SHARE)
-    score: Literal["logits", "probs"] = setting(
-        "logits",
-        "logits (ours, for several labels per image), or probs (released), which compete over the labels",
-    )
+    score: Literal["logits", "probs"] = setting("logits", "logits (ours) or probabilities (released)")
     # log2 of the number of experts is a slip of the release, which opens the gate less
     gate_by: Literal["labels", "experts"] = setting(
         "labels", "measure entropy in log2 of the number of labels, or of experts (released)"
@@ -50,16 +49,13 @@ class ReTA(DPE):
     """
 
     Config = ReTAConfig
+    branch_names = ["clean", "views"]
     default_template = "simple"
     config: ReTAConfig
 
     def __init__(self, problem: Problem, config: ReTAConfig):
         super().__init__(problem, config)
         self.experts = text_experts(problem, self.name)  # (3, C, D)
-
-    @property
-    def branch_names(self) -> list[str]:
-        return ["clean", "views"]
 
     @property
     def emits(self) -> Emits:
@@ -126,3 +122,28 @@ def text_basis(text: Tensor) -> Tensor:
     """The directions (n, D) in which texts (C, D) differ most, never more than there are texts."""
     directions: Tensor = torch.linalg.svd(text, full_matrices=False).Vh
     return directions[: min(BASIS, *text.shape)].contiguous()
+
+
+def text_experts(problem: Problem, wanted_by: str) -> Tensor:
+    """Unit features (3, C, D) of a label's prompts, one a template; the last expert is the mean of all."""
+    templates = list_templates(problem.template)
+    if problem.backbone is None or problem.labels is None:
+        raise ConfigError(
+            f"{wanted_by} needs the labels and the text tower: it compares the prompts of a label"
+        )
+    if len(templates) < 2:
+        raise ConfigError(
+            f"{wanted_by} compares the prompts of a label, and one template gives one: use --template simple"
+        )
+    own = [problem.backbone.encode_labels(problem.labels, one).features for one in templates]
+    return experts_of(torch.stack(own, dim=1))
+
+
+def experts_of(prompts: Tensor) -> Tensor:
+    """Experts (3, C, D) from the unit features (C, T, D) of a label's prompts."""
+    alike = (prompts @ prompts.transpose(1, 2)).sum(dim=-1)  # (C, T), itself counted in all alike
+    order = alike.argsort(dim=1, stable=True)
+    ordered = prompts.take_along_dim(order[..., None], dim=1)
+    third = max(1, prompts.shape[1] // EXPERTS)
+    ends = [min(third * i, prompts.shape[1]) for i in range(1, EXPERTS)] + [prompts.shape[1]]
+    return torch.stack([F.normalize(ordered[:, :end].mean(dim=1), dim=-1) for end in ends])

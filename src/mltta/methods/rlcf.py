@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mltta.methods.base import Method
+from mltta.methods.base import Method, register
 from mltta.methods.config import TuningConfig, setting
-from mltta.methods.registry import register
 from mltta.methods.tuning import Loss, tune_context
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, select_confident

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -10,9 +11,8 @@ from torch import Tensor
 
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.methods.base import Problem, TransductiveMethod, z_scores
+from mltta.methods.base import Problem, TransductiveMethod, register, z_scores
 from mltta.methods.config import PART, SHARE, Config, setting
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 
 #: what varies less than this does not vary
@@ -23,14 +23,8 @@ _FLAT = 1e-6
 class SPARCConfig(Config):
     """The paper's settings; which labels go together is read off captions, where the paper has training labels."""
 
-    pair_share: float = setting(
-        0.05,
-        "a pair has a prompt if this share of the captions that name the first label name the second",
-        **PART,
-    )
-    triple_share: float = setting(
-        0.025, "its likeliest third label joins if this share of the captions that name both name it", **PART
-    )
+    pair_share: float = setting(0.05, "share of a label's captions at which a pair has a prompt", **PART)
+    triple_share: float = setting(0.025, "share of a pair's captions at which a third label joins", **PART)
     compound: float = setting(0.5, "weight of the fused prompts beside the label's own score", **SHARE)
 
 
@@ -58,11 +52,9 @@ class SPARC(TransductiveMethod):
         texts = problem.labels.texts
         together = label_groups(problem.captions, texts, config.pair_share, config.triple_share)
         prompts = [_prompt([texts[i] for i in group]) for group in together]
-        device = self.text.features.device
-        self.bare = problem.backbone.encode_texts(texts).to(device)  # (C, D)
-        self.prompts = (
-            problem.backbone.encode_texts(prompts).to(device) if prompts else self.bare[:0]
-        )  # (P, D)
+        encode, device = problem.backbone.encode_texts, self.text.features.device
+        self.bare = encode(texts).to(device)  # (C, D)
+        self.prompts = encode(prompts).to(device) if prompts else self.bare[:0]  # (P, D)
         #: the prompts that name each label
         self.named_by = [[p for p, group in enumerate(together) if i in group] for i in range(len(texts))]
 
@@ -72,19 +64,16 @@ class SPARC(TransductiveMethod):
         single = z_scores(image @ self.text.features.T)
         bare, several = image @ self.bare.T, image @ self.prompts.T
         if bare.shape[1] > 1:
-            several = (several - bare.mean(dim=1, keepdim=True)) / bare.std(dim=1, keepdim=True).clamp(
-                min=_FLAT
-            )
+            spread = bare.std(dim=1, keepdim=True).clamp(min=_FLAT)
+            several = (several - bare.mean(dim=1, keepdim=True)) / spread
         return torch.cat([single, several], dim=1)
 
     def finish(self, kept: Tensor) -> dict[str, Tensor]:
         labels = len(self.text)
         columns = _over_images(kept)
         single, several = columns[:, :labels], columns[:, labels:]
-        fused = torch.stack(
-            [self.fuse(single[:, i], several[:, own]) for i, own in enumerate(self.named_by)], dim=1
-        )
-        return {"view": (1 - self.config.compound) * single + self.config.compound * fused}
+        fused = [self.fuse(single[:, i], several[:, own]) for i, own in enumerate(self.named_by)]
+        return {"view": torch.lerp(single, torch.stack(fused, dim=1), self.config.compound)}
 
     @staticmethod
     def fuse(single: Tensor, several: Tensor) -> Tensor:
@@ -112,19 +101,15 @@ def label_groups(
     """
     order = sorted(range(len(texts)), key=lambda i: texts[i])
     place = {label: rank for rank, label in enumerate(order)}
-    single = dict.fromkeys(order, 0)
-    pairs: dict[tuple[int, ...], int] = {}
-    triples: dict[tuple[int, ...], dict[int, int]] = {}
+    single: Counter[int] = Counter()
+    pairs: Counter[tuple[int, ...]] = Counter()
+    triples: defaultdict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
     for mentioned in captions.mentions[: len(captions) - captions.composed]:
         labels = sorted(set(mentioned), key=place.__getitem__)
-        for label in labels:
-            single[label] += 1
+        single.update(labels)
+        pairs.update(combinations(labels, 2))
         for pair in combinations(labels, 2):
-            pairs[pair] = pairs.get(pair, 0) + 1
-            third = triples.setdefault(pair, {})
-            for label in labels:
-                if label not in pair:
-                    third[label] = third.get(label, 0) + 1
+            triples[pair].update(label for label in labels if label not in pair)
     likely = [pair for pair in pairs if pairs[pair] > pair_share * single[pair[0]]]
     found = sorted(likely, key=lambda pair: [place[i] for i in pair])
     for two in tuple(found):

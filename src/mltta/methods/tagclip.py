@@ -12,9 +12,8 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
-from mltta.methods.base import Emits, Method, Problem
+from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import SHARE, Config, setting
-from mltta.methods.registry import register
 from mltta.model.attention import AttentiveViT
 from mltta.model.encoded import Encoded
 
@@ -29,24 +28,10 @@ BACKGROUND = (
 class TagCLIPConfig(Config):
     """The release's settings, but for the input: a square here, the image's own shape and size there."""
 
-    scale: float = setting(
-        2.0,
-        "side of the input, in sides of the model's own view; the release takes the image as it is",
-        above=0,
-        most=8,
-    )
-    votes: float = setting(
-        1 / 3, "attention counts if it is above its mean in this share of the blocks", **SHARE
-    )
-    boxes: bool = setting(
-        True,
-        "smooth over the boxes of the cells that stand out (released), or over these cells alone (paper)",
-    )
-    again_from: float = setting(
-        0.5,
-        "look again at labels above this share of the way from the least to the greatest; 1: at none",
-        **SHARE,
-    )
+    scale: float = setting(2.0, "side of the input, in sides of the model's own view", above=0, most=8)
+    votes: float = setting(1 / 3, "attention counts if above its mean in this share of the blocks", **SHARE)
+    boxes: bool = setting(True, "smooth over boxes of the cells that stand out (paper: the cells alone)")
+    again_from: float = setting(0.5, "look again at labels above this share of the range", **SHARE)
     # the release has no such bound
     candidates: int = setting(16, "labels looked at again at most, the likeliest first", least=0)
 
@@ -60,6 +45,7 @@ class TagCLIP(Method):
     """
 
     Config = TagCLIPConfig
+    emits: Emits = "probabilities"
     requires = frozenset({"pixels"})
     default_template = "simple"
     config: TagCLIPConfig
@@ -88,10 +74,6 @@ class TagCLIP(Method):
     def price(self) -> float:
         """The clean view, the large input, and one crop, as pictures mostly have one or two likely labels."""
         return super().price + (self.preprocess.size / self.side) ** 2 + (self.config.candidates > 0)
-
-    @property
-    def emits(self) -> Emits:
-        return "probabilities"
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         return {"view": torch.stack([self.score(pixels) for pixels in self.look(encoded)])}

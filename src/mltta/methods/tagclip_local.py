@@ -18,9 +18,7 @@ from mltta.methods.tagclip import TagCLIP, TagCLIPConfig, ends_of
 class TagCLIPLocalConfig(TagCLIPConfig):
     """TagCLIP's settings; how sharply a location listens to its likes is the only new one."""
 
-    sharpness: float = setting(
-        10.0, "sharpness of a softmax over the cosines of locations, which stands for attention", least=0
-    )
+    sharpness: float = setting(10.0, "sharpness of the likeness that stands for attention", least=0)
 
 
 @register("tagclip-local", "TagCLIP's idea on the locations of any tower, a CNN's too; ours")

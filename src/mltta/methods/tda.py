@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from mltta.images.specs import require
-from mltta.methods.base import OnlineMethod, State
+from mltta.methods.base import OnlineMethod, State, register
 from mltta.methods.config import MOST_KEPT, ViewConfig, setting
 from mltta.methods.memory import empty_memory, remember
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, marginal_entropy, select_confident
 
@@ -21,9 +20,7 @@ from mltta.objectives import entropy, marginal_entropy, select_confident
 class TDAConfig(ViewConfig):
     """The settings of the release for ImageNet; it sets the positive alpha and beta anew for every dataset."""
 
-    views: int = setting(
-        1, "1: the clean view; 64: the mean of the confident views, as on ImageNet's variants"
-    )
+    views: int = setting(1, "1: the clean view; 64: the mean of the confident views")
     positive_capacity: int = setting(3, "confident images kept for each label", least=1, most=MOST_KEPT)
     positive_alpha: float = setting(2.0, "weight of the confident images")
     positive_beta: float = setting(5.0, "how fast the weight of a confident image falls with its distance")
@@ -31,9 +28,7 @@ class TDAConfig(ViewConfig):
     negative_capacity: int = setting(2, "doubtful images kept for each label", least=1, most=MOST_KEPT)
     negative_alpha: float = setting(0.117, "weight of the doubtful images")
     negative_beta: float = setting(1.0, "how fast the weight of a doubtful image falls with its distance")
-    entropy_low: float = setting(
-        0.2, "an image is doubtful from this entropy on, in nats over log2(C), which is ln 2 at most"
-    )
+    entropy_low: float = setting(0.2, "an image is doubtful from this entropy on, in nats over log2(C)")
     entropy_high: float = setting(0.5, "an image is doubtful up to this entropy")
     mask_low: float = setting(0.03, "a doubtful image speaks against labels from this probability on")
     mask_high: float = setting(1.0, "and up to this probability")
@@ -67,24 +62,36 @@ class TDA(OnlineMethod):
         c = self.config
         views = encoded.features(self.needs[0])[0]  # (N, D)
         rows = self.logits(views, self.text.features)  # (N, C)
-        chosen = select_confident(entropy(rows), c.select_ratio)
-        image = views[chosen].mean(dim=0)  # (D,), not brought back to unit length, as released
-        logits = self.logits(image[None], self.text.features)[0]  # (C,), the mean of the chosen rows
-        doubt, label = float(marginal_entropy(rows, chosen)), int(logits.argmax())
+        doubts = entropy(rows)
+        sure = select_confident(doubts, c.select_ratio)
+        asked = self.asked(sure)
+        image = views[asked].mean(dim=0)  # (D,), not brought back to unit length, as released
+        logits = self.logits(image[None], self.text.features)[0]  # (C,), the mean of the rows asked
+        doubt, label = float(marginal_entropy(rows, asked)), int(logits.argmax())
 
         # Written before it is read: an image always finds itself.
         remember(state, "positive", label, doubt, key=image)
-        scores = logits + c.positive_alpha * self.likeness(state, "positive", image, c.positive_beta).sum(-1)
+        scores = logits + c.positive_alpha * self.support(state, image, views[sure], rows[sure], doubts[sure])
         if c.negative:
             bits = math.log2(len(logits))
             if c.entropy_low * bits < doubt < c.entropy_high * bits:
-                p = rows[chosen].softmax(dim=-1).mean(dim=0)
-                mask = (p > c.mask_low) & (p < c.mask_high)
-                remember(state, "negative", label, doubt, key=image, mask=mask)
+                p = rows[asked].softmax(dim=-1).mean(dim=0)
+                self.keep_doubtful(state, label, doubt, image, (p > c.mask_low) & (p < c.mask_high))
             like = self.likeness(state, "negative", image, c.negative_beta).flatten()  # (C S,)
-            against = like @ state["negative_mask"].flatten(0, 1).float()
-            scores = scores - c.negative_alpha * against
+            scores = scores - c.negative_alpha * (like @ state["negative_mask"].flatten(0, 1).float())
         return {"view": scores[None]}, state
+
+    def asked(self, sure: Tensor) -> Tensor:
+        """The views (N,) whose mean is the image, given the confident ones."""
+        return sure
+
+    def support(self, state: State, image: Tensor, crops: Tensor, rows: Tensor, doubts: Tensor) -> Tensor:
+        """What confident images say for each label (C,); the image's own confident crops (n, D) are not heard."""
+        return self.likeness(state, "positive", image, self.config.positive_beta).sum(-1)
+
+    def keep_doubtful(self, state: State, label: int, doubt: float, image: Tensor, mask: Tensor) -> None:
+        """Keep a doubtful image, if it is surer than what is held of its label."""
+        remember(state, "negative", label, doubt, key=image, mask=mask)
 
     @staticmethod
     def likeness(state: State, memory: str, image: Tensor, beta: float) -> Tensor:

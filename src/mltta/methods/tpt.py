@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from mltta.methods.base import Method, Problem
+from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import TuningConfig, setting
-from mltta.methods.registry import register
 from mltta.methods.tuning import tune_context
 from mltta.model.encoded import Encoded
 from mltta.objectives import bind_labels, bound_entropy, entropy, select_confident
@@ -18,9 +17,7 @@ from mltta.objectives import bind_labels, bound_entropy, entropy, select_confide
 class TPTConfig(TuningConfig):
     """TPT's published settings."""
 
-    bind: bool = setting(
-        False, "bind each view's top k labels, k being the label count of its nearest caption, as ML-TTA does"
-    )
+    bind: bool = setting(False, "bind the top k labels of each view, as ML-TTA does; needs captions")
 
 
 @register("tpt", "test-time prompt tuning: marginal entropy of the confident views (NeurIPS 2022)")
@@ -37,23 +34,23 @@ class TPT(Method):
 
     def __init__(self, problem: Problem, config: TPTConfig):
         super().__init__(problem, config)
-        self.captions = problem.captions.named() if config.bind and problem.captions is not None else None
-
-    @classmethod
-    def needs_captions(cls, config: TPTConfig) -> bool:
-        return config.bind
+        self.captions = problem.captions and problem.captions.named() if self.needs_captions(config) else None
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c, views = self.config, self.views(encoded)
         k = None if self.captions is None else self.captions.nearest_counts(views.features)  # (B, N)
         logits = self.logits(views.features, self.text.features)
-        rows = select_confident(entropy(logits if k is None else bind_labels(logits, k)), c.select_ratio)
+        rows = self.choose(logits if k is None else bind_labels(logits, k))
 
         def loss(text: Tensor, views: Tensor) -> Tensor:
             return self.objective(self.logits(views, text), text, k, rows)
 
         context = tune_context(self.text, views, loss, lr=c.lr, weight_decay=c.weight_decay, steps=c.steps)
         return {"view": self.logits(views.clean(context), self.text(context))[:, 0]}
+
+    def choose(self, logits: Tensor) -> Tensor:
+        """The views (B, N) that are tuned on, chosen once, before the first step, by their logits (B, N, C)."""
+        return select_confident(entropy(logits), self.config.select_ratio)
 
     def objective(self, logits: Tensor, text: Tensor, k: Tensor | None, rows: Tensor) -> Tensor:
         """The loss (B,) of logits (B, N, C) under label features (B, C, D), on the chosen rows."""

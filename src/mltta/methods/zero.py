@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mltta.methods.base import Emits, Method
+from mltta.methods.base import Emits, Method, register
 from mltta.methods.config import ViewConfig, setting
-from mltta.methods.registry import register
 from mltta.model.encoded import Encoded
 from mltta.objectives import entropy, select_confident
 
@@ -19,17 +18,11 @@ class ZeroConfig(ViewConfig):
     """The paper's settings; votes alone leave most labels at nothing, so cosines order what has equally many."""
 
     # The released program runs in half precision and divides by that kind's epsilon, which is not yet zero.
-    PRESETS = {"released": {"temperature": 2.0**-10, "cosine": 0.0}}  # noqa: RUF012
+    PRESETS = {"released": {"temperature": 2.0**-10, "cosine": 0.0}}
 
     select_ratio: float = 0.3
-    temperature: float = setting(
-        0.0, "temperature of the softmax by which a view votes; 0: its whole vote goes to one label", least=0
-    )
-    cosine: float = setting(
-        1e-3,
-        "weight of the mean cosine of the voting views beside a vote; 1e-3 never turns one over",
-        least=0,
-    )
+    temperature: float = setting(0.0, "of the softmax by which a view votes; 0: for one label alone", least=0)
+    cosine: float = setting(1e-3, "weight of the mean cosine beside a vote; 1e-3 turns none over", least=0)
 
 
 @register("zero", "votes of the confident views at zero temperature (NeurIPS 2024)")
@@ -40,11 +33,8 @@ class Zero(Method):
     """
 
     Config = ZeroConfig
+    emits: Emits = "probabilities"
     config: ZeroConfig
-
-    @property
-    def emits(self) -> Emits:
-        return "probabilities"
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c, views = self.config, self.views(encoded).features  # (B, N, D)

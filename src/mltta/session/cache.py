@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
 from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
-from mltta.images.views import RENDERING
+from mltta.session.prepare import NAME_BYTES, rendering
 from mltta.storage import atomic
 from mltta.storage.folders import cache_folder
 from mltta.storage.reading import SETTINGS, UNREADABLE, read_bytes
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
 
 log = logging.getLogger("mltta")
-NAME_BYTES, SUM_BYTES = 16, 4
+SUM_BYTES = 4
 FORMAT = "mltta-features-2"
 
 
@@ -51,11 +51,6 @@ def feature_key(backbone: Backbone, spec: AnySpec, seed: int) -> dict[str, Any]:
         "seed": seed,
         "spec": asdict(spec),
     }
-
-
-def rendering(backbone: Backbone, spec: AnySpec) -> str:
-    """How views are made where this backbone is: AugMix on a GPU differs from Pillow's by a level here and there."""
-    return f"{RENDERING}, augmix on gpu" if spec.augmix and backbone.device.type != "cpu" else RENDERING
 
 
 class FeatureCache:
