@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.folder import make_photos
-from mltta.images import load
+from mltta.images import decode
 from mltta.images.decode import load_image
 
 PIECE = 1 << 16
@@ -66,11 +66,11 @@ def main() -> None:
         paths = make_photos(Path(folder), args.images, (width, height), distinct=4)
         for kept in (False, True):
             row = []
-            for size in (PIECE, load._AT_ONCE) * 2:
-                load._AT_ONCE, was = size, load._AT_ONCE
+            for size in (PIECE, decode._AT_ONCE) * 2:
+                decode._AT_ONCE, was = size, decode._AT_ONCE
                 with busy(kept):
                     row.append(rate(paths, args.threads))
-                load._AT_ONCE = was
+                decode._AT_ONCE = was
             name = "busy" if kept else "free"
             print(f"| {name} | " + " | ".join(f"{value:.1f}" for value in row) + " |", flush=True)
 

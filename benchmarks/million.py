@@ -33,7 +33,8 @@ from mltta.data.dataset import Lazy
 from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.summary import Summary
 from mltta.model.backbone import Backbone
-from mltta.session.cache import NAME_BYTES, FeatureCache
+from mltta.session.cache import FeatureCache
+from mltta.session.prepare import NAME_BYTES
 
 MB_OF_GROWTH = 64
 CAPTIONS = [

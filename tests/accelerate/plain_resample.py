@@ -10,7 +10,7 @@ from mltta.images.geometry import Axis
 
 
 def launch(
-    source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, *, cubic: bool, channels_last: bool = True
+    source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, cubic: bool = False, channels_last: bool = True
 ) -> None:
     """Do what the kernels do, box by box."""
     flat, device = out.view(-1), source.device

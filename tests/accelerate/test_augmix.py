@@ -15,10 +15,8 @@ from mltta.accelerate.augmix import mix_views
 from mltta.images.augmix import AUGMIX_DRAWS, OPERATIONS, Operation, Plans, augmix, draw_plans
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"
-LOOKUPS = [
-    operation for operation in OPERATIONS if operation.__name__[1:6] in ("autoc", "equal", "poste", "solar")
-]
-MOVES = [operation for operation in OPERATIONS if operation not in LOOKUPS]
+LOOKUPS = [OPERATIONS[name] for name in ("autocontrast", "equalize", "posterize", "solarize")]
+MOVES = [operation for operation in OPERATIONS.values() if operation not in LOOKUPS]
 
 
 def noise(size: int = 64, seed: int = 0, low: int = 0, high: int = 256) -> Image.Image:
@@ -40,7 +38,7 @@ def pixels(views: torch.Tensor) -> NDArray[np.float32]:
 def alone(operation: Operation, level: float, sign: int, count: int = 1) -> Plans:
     """The plans that show nothing but one operation, at the end of the second chain."""
     operations = np.full((count, 3, 3), -1)
-    operations[:, 1, 2] = OPERATIONS.index(operation)
+    operations[:, 1, 2] = list(OPERATIONS.values()).index(operation)
     shares = np.tile([0.0, 0.0, 1.0, 0.0], (count, 1))
     return Plans(shares, operations, np.full((count, 3, 3), level), np.full((count, 3, 3), sign))
 
@@ -61,7 +59,7 @@ def test_operations_on_levels_are_pillows_to_the_bit(operation: Operation, level
 
 def test_autocontrast_is_pillows_to_the_bit_whatever_the_darkest_and_the_lightest_level() -> None:
     images = [noise(24, seed, 2 * seed, 2 * seed + 3 + (seed * 37) % (254 - 2 * seed)) for seed in range(120)]
-    views = mix_views(batch(*images), alone(OPERATIONS[0], 0.5, 1, len(images)))
+    views = mix_views(batch(*images), alone(OPERATIONS["autocontrast"], 0.5, 1, len(images)))
     for view, image in zip(pixels(views), images, strict=True):
         np.testing.assert_array_equal(view, np.asarray(ImageOps.autocontrast(image)))
 

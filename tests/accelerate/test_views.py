@@ -43,9 +43,9 @@ def tensor(image: Image.Image) -> torch.Tensor:
 class PlainViews(DeviceViews):
     """Views as on a GPU, their kernels replaced by what they do, written plainly."""
 
-    def _launch(self, source, boxes, out, table, *, cubic=False, channels_last=True) -> None:
+    def _launch(self, source, boxes, out, table, **how) -> None:
         for part in boxes.chunks(self.max_bytes):
-            plain_resample.launch(source, part, out, table, cubic=cubic, channels_last=channels_last)
+            plain_resample.launch(source, part, out, table, **how)
 
 
 def render(

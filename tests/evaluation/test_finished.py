@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -69,3 +71,19 @@ def test_samples_of_anything_else_are_drawn_again(finished, monkeypatch, change)
     assert len(draws) == 2
     said = json.loads((done.results[0].folder / "summary.json").read_text())
     assert said["images"] == 6 - (change == "records changed")
+
+
+COMPARE = """
+import sys
+from mltta.cli import app
+app(["compare", sys.argv[1], "--draws", "20", "--html", sys.argv[2]], standalone_mode=False)
+sys.exit("torch was imported" if "torch" in sys.modules else 0)
+"""
+
+
+def test_results_are_compared_without_torch(finished, tmp_path):
+    """Importing it takes longer than everything that reading results does."""
+    command = [sys.executable, "-c", COMPARE, str(finished[1]), str(tmp_path / "page.html")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "F1 of sets" in done.stdout

@@ -158,14 +158,16 @@ def test_a_folder_of_another_run_is_refused_and_left_as_it_is(whole):
 
 
 OTHER = """
-import fcntl, sys
-file = open(sys.argv[1], "ab")
+import sys
+from pathlib import Path
+from mltta.errors import MlttaError
+from mltta.storage.lock import locked
 try:
-    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    print("mine", flush=True)
-except OSError:
+    with locked(Path(sys.argv[1]), "it"):
+        print("mine", flush=True)
+        sys.stdin.read()
+except MlttaError:
     print("taken", flush=True)
-sys.stdin.read()
 """
 
 
@@ -173,7 +175,7 @@ def test_two_processes_never_write_to_one_result(tmp_path):
     """Their rows and records would interleave, and a row could be taken for another image's."""
 
     def other() -> tuple[subprocess.Popen, bytes]:
-        command = [sys.executable, "-c", OTHER, str(tmp_path / "scores.f32")]
+        command = [sys.executable, "-c", OTHER, str(tmp_path / ".lock")]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdout is not None
         return process, process.stdout.readline()
@@ -185,7 +187,7 @@ def test_two_processes_never_write_to_one_result(tmp_path):
     ours.close()
     process, said = other()
     assert said == b"mine\n"
-    with pytest.raises(MlttaError, match="is being written by another process"):
+    with pytest.raises(MlttaError, match="is being written by process"):
         ResultWriter(tmp_path, RUN, TARGETS, branches=2)
     process.kill()
     process.communicate()

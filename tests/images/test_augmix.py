@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from mltta.images import augmix as room
 from mltta.images.augmix import AUGMIX_DRAWS, OPERATIONS, augmix, draw_plans
 from mltta.images.views import CLIP_MEAN, CLIP_STD
 
@@ -34,7 +33,7 @@ def naive_augmix(image: Image.Image, rng: np.random.Generator) -> np.ndarray:
     for j in range(3):
         chain = image
         for _ in range(int(rng.random() * 3) + 1):
-            operation = OPERATIONS[int(rng.random() * 9)]
+            operation = list(OPERATIONS.values())[int(rng.random() * 9)]
             level = rng.random() * 0.9 + 0.1
             chain = operation(chain, level, 1 if rng.random() < 0.5 else -1)
         mix += w[j] * normalise(chain)
@@ -95,31 +94,33 @@ def test_operations_at_known_levels() -> None:
     pixels = np.asarray(image).astype(int)
 
     def run(name: str, level: float, sign: int = 1) -> np.ndarray:
-        return np.asarray(getattr(room, name)(image, level, sign)).astype(int)
+        return np.asarray(OPERATIONS[name](image, level, sign)).astype(int)
 
-    np.testing.assert_array_equal(run("_posterize", 0.99), pixels & 0xF0)
-    np.testing.assert_array_equal(run("_solarize", 0.99), np.where(pixels < 231, pixels, 255 - pixels))
-    np.testing.assert_array_equal(run("_solarize", 0.1), np.where(pixels < 254, pixels, 255 - pixels))
-    shifted = run("_translate_x", 0.99)  # 7 pixels of 224: what was at x + 7 is now at x
+    np.testing.assert_array_equal(run("posterize", 0.99), pixels & 0xF0)
+    np.testing.assert_array_equal(run("solarize", 0.99), np.where(pixels < 231, pixels, 255 - pixels))
+    np.testing.assert_array_equal(run("solarize", 0.1), np.where(pixels < 254, pixels, 255 - pixels))
+    shifted = run("translate_x", 0.99)  # 7 pixels of 224: what was at x + 7 is now at x
     np.testing.assert_array_equal(shifted[:, :-7], pixels[:, 7:])
     assert not shifted[:, -7:].any()
-    shifted = run("_translate_y", 0.99, -1)
+    shifted = run("translate_y", 0.99, -1)
     np.testing.assert_array_equal(shifted[7:], pixels[:-7])
     assert not shifted[:7].any()
-    np.testing.assert_array_equal(run("_rotate", 0.3), pixels)  # less than a whole degree
+    np.testing.assert_array_equal(run("rotate", 0.3), pixels)  # less than a whole degree
     np.testing.assert_array_equal(
-        run("_rotate", 0.99, -1), np.asarray(image.rotate(-2, Image.Resampling.BILINEAR))
+        run("rotate", 0.99, -1), np.asarray(image.rotate(-2, Image.Resampling.BILINEAR))
     )
-    np.testing.assert_array_equal(run("_equalize", 0.5), np.asarray(ImageOps.equalize(image)))
-    np.testing.assert_array_equal(run("_autocontrast", 0.5), np.asarray(ImageOps.autocontrast(image)))
+    np.testing.assert_array_equal(run("equalize", 0.5), np.asarray(ImageOps.equalize(image)))
+    np.testing.assert_array_equal(run("autocontrast", 0.5), np.asarray(ImageOps.autocontrast(image)))
 
 
 def test_shear_moves_a_line_by_its_slope() -> None:
     line = Image.new("RGB", (200, 200))
     line.paste((255, 255, 255), (100, 0, 101, 200))  # a vertical line at x = 100
-    sheared = np.asarray(room._shear_x(line, 1.0, 1), float)[:, :, 0]
+    sheared = np.asarray(OPERATIONS["shear_x"](line, 1.0, 1), float)[:, :, 0]
     centres = sheared @ np.arange(200) / sheared.sum(1)
     np.testing.assert_allclose(centres, 100 - 0.03 * (np.arange(200) + 0.5), atol=0.05)
-    other = np.asarray(room._shear_y(line.transpose(Image.Transpose.TRANSPOSE), 1.0, -1), float)[:, :, 0]
+    other = np.asarray(OPERATIONS["shear_y"](line.transpose(Image.Transpose.TRANSPOSE), 1.0, -1), float)[
+        :, :, 0
+    ]
     centres = np.arange(200) @ other / other.sum(0)
     np.testing.assert_allclose(centres, 100 + 0.03 * (np.arange(200) + 0.5), atol=0.05)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mltta.model.engine import TorchEngine
-from mltta.session.ahead import overlapped
+from mltta.session.execution import overlapped
 
 
 @pytest.mark.parametrize(

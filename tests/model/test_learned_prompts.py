@@ -173,7 +173,7 @@ def test_prompts_of_another_model_are_refused_by_name(tmp_path):
     save_prompts(ours, tmp_path / "ours.safetensors")
     with_prompts(tiny(), tmp_path / "ours.safetensors")
     with pytest.raises(
-        ConfigError, match=r"ours\.safetensors was learned for tiny \(weights .*: train prompts"
+        ConfigError, match=r"ours\.safetensors was learned for tiny \(weights .*: take prompts"
     ):
         with_prompts(golden.backbone("vit"), tmp_path / "ours.safetensors")
 

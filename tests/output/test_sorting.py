@@ -67,7 +67,7 @@ def test_no_label_leads_out_of_its_folder(label):
 
 
 def test_two_photos_never_have_one_place(tmp_path):
-    places = PicturePaths(Path("out"), ".png")
+    places = PicturePaths(Path("out"))
     root, other = tmp_path / "in", tmp_path / "other"
     found = [
         places(root / "a.jpg", root),

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from mltta.errors import ImageError
-from mltta.session.ahead import in_order
+from mltta.session.execution import in_order
 
 WORKERS = pytest.mark.parametrize("workers", [0, 1, 3])
 

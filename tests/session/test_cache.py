@@ -19,6 +19,7 @@ from mltta.evaluation.recipes import Recipe
 from mltta.images.specs import ViewSpec
 from mltta.model.backbone import Backbone
 from mltta.session import cache as cache_
+from mltta.session import prepare as prepare_
 from mltta.session.cache import NAME_BYTES, FeatureCache, clear, list_stores
 from tests import golden_data as golden
 from tests.evaluation.scene import EPISODIC, bits, make_dataset, run
@@ -142,7 +143,7 @@ def test_features_of_anything_else_are_not_taken(kept, difference):
 
 
 def test_features_made_by_another_way_of_rendering_are_not_taken(kept, monkeypatch):
-    monkeypatch.setattr(cache_, "RENDERING", "another way")
+    monkeypatch.setattr(prepare_, "RENDERING", "another way")
     assert not open_cache(kept.parent).holds(NAMES[0])
 
 
@@ -204,13 +205,20 @@ def test_a_full_disk_costs_the_cache_and_not_the_run(tmp_path, monkeypatch, capl
         if len(calls) > 1 or what == "at once":
             raise OSError(28, "No space left on device")
 
-    owner = cache_ if what == "later" else cache_._Writer
-    name = "_sync" if what == "later" else "__init__"
-    monkeypatch.setattr(owner, name, full)
+    write = cache_._Writer.write
+
+    def full_later(self, *args):
+        full()
+        write(self, *args)
+
+    if what == "later":
+        monkeypatch.setattr(cache_._Writer, "write", full_later)
+    else:
+        monkeypatch.setattr(cache_._Writer, "__init__", full)
     done = run(photos, EPISODIC, tmp_path, batch_size=2)
     assert [bits(result) for result in done.results] == want
-    told = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
-    assert told == ["features are not kept from here on: [Errno 28] No space left on device"]
+    told = [record.getMessage() for record in caplog.records if "not cached" in record.getMessage()]
+    assert told == ["features are not cached from here on: [Errno 28] No space left on device"]
 
     monkeypatch.undo()
     again = run(photos, EPISODIC, tmp_path / "again", cache=tmp_path / "features")

@@ -23,10 +23,8 @@ PHOTO = Image.linear_gradient("L").resize((640, 480))
 LABELS = ["keyboard", "mouse", "laptop", "cat", "dog"]
 
 
-def curves(**options):
-    return plots.lines(
-        "Views", X, {"ML-TTA": [*range(8)], "TPT": [None, *range(7)]}, "views", "mAP", **options
-    )
+def curves():
+    return plots.lines("Views", X, {"ML-TTA": [*range(8)], "TPT": [None, *range(7)]}, "views", "mAP")
 
 
 def bars():
@@ -117,12 +115,6 @@ def test_gaps_are_left_open():
     gap = plots.lines("t", [1, 2, 4], {"a": [1, None, 3]}, "x", "y")
     assert whole.count("<use") == gap.count("<use") + 1
     assert [text for text in texts(whole) if text in {"1", "2", "4"}][:3] == ["1", "2", "4"]
-
-
-def test_bands_shade_only_the_curve_they_belong_to():
-    band = {"ML-TTA": ([value - 1 for value in range(8)], [value + 1 for value in range(8)])}
-    assert "opacity: 0.18" in curves(bands=band)
-    assert "opacity: 0.18" not in curves()
 
 
 def test_bars_say_their_values():

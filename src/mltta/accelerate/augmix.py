@@ -19,7 +19,7 @@ from mltta.accelerate.boxes import upload
 from mltta.images.augmix import CHAINS, LONGEST_CHAIN, OPERATIONS, Plans
 from mltta.images.geometry import Floats, Ints
 
-_NAMES = tuple(operation.__name__.strip("_") for operation in OPERATIONS)
+_NAMES = tuple(OPERATIONS)
 _LOOKUPS = ("autocontrast", "equalize", "posterize", "solarize")
 _MOVES = tuple(name for name in _NAMES if name not in _LOOKUPS)
 # Pillow cuts fractions off; float32 may fall a hair short of a whole level that Pillow reaches.

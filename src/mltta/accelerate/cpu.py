@@ -19,9 +19,6 @@ from mltta.model.text_tower import TextTower
 class CpuAcceleration(Acceleration):
     """Memory kept, norms folded, the labels' context run once, captions by the million searched by FAISS."""
 
-    def __init__(self, tricks: set[str]):
-        self.tricks = tricks
-
     def start(self, visual: torch.nn.Module) -> None:
         if "allocation" in self.tricks:
             keep_freed_memory()

@@ -29,9 +29,6 @@ log = logging.getLogger("mltta")
 class CudaAcceleration(Acceleration):
     """Views made there, towers compiled and replayed, the labels' context run once, gradients from a Jacobian."""
 
-    def __init__(self, tricks: set[str]):
-        self.tricks = tricks
-
     def start(self, visual: torch.nn.Module) -> None:
         if "patches" in self.tricks:
             speed_up_patches(visual)

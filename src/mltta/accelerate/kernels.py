@@ -21,7 +21,7 @@ _WEIGHTS_AT_ONCE, _AT_ONCE = tl.constexpr(128), tl.constexpr(256)
 
 
 def launch(
-    source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, *, cubic: bool, channels_last: bool
+    source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, cubic: bool = False, channels_last: bool = True
 ) -> None:
     """Resample boxes of images into their places of the output.
 

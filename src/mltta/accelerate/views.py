@@ -104,21 +104,12 @@ class DeviceViews:
         boxes = _boxes(sizes, axes, rows.ravel() * 3 * side * side, (side, side), stride)
         self._launch(source, boxes, views, self._shown, cubic=cubic, channels_last=self.channels_last)
 
-    def _launch(
-        self,
-        source: Tensor,
-        boxes: Boxes,
-        out: Tensor,
-        table: Tensor,
-        *,
-        cubic: bool = False,
-        channels_last: bool = True,
-    ) -> None:
+    def _launch(self, source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, **how: bool) -> None:
         """Have the kernels resample as many boxes at once as fit into memory."""
         from mltta.accelerate.kernels import launch  # needs Triton
 
         for part in boxes.chunks(self.max_bytes):
-            launch(source, part, out, table, cubic=cubic, channels_last=channels_last)
+            launch(source, part, out, table, **how)
 
     def _mix(
         self, source: Tensor, sizes: Ints, axes: Ints, views: Tensor, seed: int, ids: Sequence[str]

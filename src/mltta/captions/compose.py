@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import re
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 
 from mltta.captions.nouns import NounFilter
 from mltta.labels import LabelSet
@@ -15,59 +17,11 @@ from mltta.labels.number import singular
 MAX_WORDS = 14  # the paper asks for sentences of less than 15 words
 
 # No sentence has a finite verb, so singular, plural and mass nouns fit alike. Lists are tried in random order.
-_LEADS = (
-    "",
-    "a photo of {}",
-    "a picture of {}",
-    "a close-up of {}",
-    "a snapshot showing {}",
-    "a clear view of {}",
-    "an ordinary photo of {}",
-    "a wide shot of {}",
+_TEMPLATES = json.loads(
+    (Path(__file__).parents[1] / "assets/captions/templates.json").read_text(encoding="utf-8")
 )
-_TAILS = (
-    "",
-    "in the foreground",
-    "in the background",
-    "in soft light",
-    "in bright daylight",
-    "on a quiet morning",
-    "in the afternoon",
-    "seen from above",
-    "seen from the side",
-    "in sharp focus",
-    "in the middle of the frame",
-    "in the distance",
-    "indoors",
-    "outdoors",
-)
-_SCENES = {
-    1: ("{0}",),
-    2: (
-        "{0} and {1}",
-        "{0} next to {1}",
-        "{0} beside {1}",
-        "{0} in front of {1}",
-        "{0} close to {1}",
-        "{0} together with {1}",
-        "{0} with {1} behind",
-        "{0} and {1} side by side",
-    ),
-    3: (
-        "{0}, {1} and {2}",
-        "{0} with {1} and {2}",
-        "{0} next to {1} and {2}",
-        "{0} and {1} near {2}",
-        "{0} between {1} and {2}",
-        "{0} beside {1}, with {2} behind",
-    ),
-    4: (
-        "{0}, {1}, {2} and {3}",
-        "{0} with {1}, {2} and {3}",
-        "{0} and {1} next to {2} and {3}",
-        "{0} near {1}, {2} and {3}",
-    ),
-}
+_LEADS, _TAILS = _TEMPLATES["leads"], _TEMPLATES["tails"]
+_SCENES: dict[int, list[str]] = {int(count): patterns for count, patterns in _TEMPLATES["scenes"].items()}
 
 _THE = frozenset({"sky", "sun", "moon", "ocean", "sea", "military", "police"})
 _MASS_NOUNS = """

@@ -17,7 +17,6 @@ from mltta.captions.english import (
     COMPUTERS,
     FUNCTION_WORDS,
     OBJECTS,
-    OTHER_KINDS,
     SPORTS,
     SWALLOWED,
     VERB_FORMS,
@@ -56,9 +55,9 @@ class NounFilter:
         self._table = {phrase: (len(phrase), tuple(named)) for phrase, named in (other | own).items()}
         self._gear = self._sports_gear()
         self._has_computers = any((word,) in self._table for word in COMPUTERS)
-        self._swallow(SWALLOWED)
-        if ("table",) not in own:
-            self._swallow(OTHER_KINDS)
+        for label in ("", "table"):
+            if not label or (label,) not in own:
+                self._swallow(phrase for unless, phrase in SWALLOWED if unless == label)
         lengths: dict[str, set[int]] = {}
         for phrase in self._table:
             lengths.setdefault(phrase[0], set()).add(len(phrase))
@@ -125,10 +124,10 @@ class NounFilter:
             if len(phrase) == 2 and phrase[0] in SPORTS and (phrase[1],) not in self._table
         }
 
-    def _swallow(self, phrases: str) -> None:
+    def _swallow(self, phrases: Iterable[str]) -> None:
         """Enter phrases that hide their starred words, except those that the label set names itself."""
         extra: dict[tuple[str, ...], tuple[int, tuple[int, ...]]] = {}
-        for line in phrases.split("\n")[1:-1]:
+        for line in phrases:
             for parts in itertools.product(*(alternatives.split("/") for alternatives in line.split())):
                 phrase = tuple(singular(part.lstrip("*")) for part in parts)
                 if phrase in self._table or (singular("".join(phrase)),) in self._table:

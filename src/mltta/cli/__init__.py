@@ -29,40 +29,26 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("tag", cls=WithRay)(shell(tag.tag))
-app.command("serve")(shell(serve.serve))
-app.command("eval", cls=WithRay)(shell(eval.eval_))
-app.command("compare")(shell(eval.compare))
-app.command("reproduce")(shell(reproduce.reproduce))
 GROUPS = {
-    "captions": (
-        "Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
-        {
-            "generate": generate.generate,
-            "build": captions.build,
-            "info": captions.info,
-            "search": captions.search,
-            "merge": captions.merge,
-            "push": captions.push,
-        },
+    app: (tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods, lists.models),
+    captions.app: (
+        generate.generate,
+        captions.build,
+        captions.info,
+        captions.search,
+        captions.merge,
+        captions.push,
     ),
-    "prompts": (
-        "Look at a file of learned prompts (CoOp's, MaPLe's), or share it.",
-        {"push": prompts.push, "info": prompts.info},
-    ),
-    "cache": (
-        "List or remove the view features that `mltta eval` caches on disk.",
-        {"list": cache.list_, "clear": cache.clear},
-    ),
+    prompts.app: (prompts.push, prompts.info),
+    cache.app: (cache.list_, cache.clear),
 }
-for group, (about, runs) in GROUPS.items():
-    inner = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", help=about)
-    for name, run in runs.items():
-        inner.command(name)(shell(run))
-    app.add_typer(inner, name=group)
+for group, runs in GROUPS.items():
+    for run in runs:
+        group.command(run.__name__.rstrip("_"), cls=WithRay)(shell(run))
+app.add_typer(captions.app, name="captions")
+app.add_typer(prompts.app, name="prompts")
+app.add_typer(cache.app, name="cache")
 app.add_typer(keywords.app, name="keywords")
-app.command("methods")(shell(lists.methods))
-app.command("models")(shell(lists.models))
 
 
 def show_version(asked: bool) -> None:

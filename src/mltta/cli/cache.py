@@ -9,6 +9,10 @@ import typer
 from mltta.cli.options import argument, option
 from mltta.errors import ConfigError
 
+app = typer.Typer(
+    no_args_is_help=True, help="List or remove the view features that `mltta eval` caches on disk."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ListOptions:

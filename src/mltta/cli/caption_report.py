@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from mltta.captions.quality import Quality
     from mltta.captions.store import CaptionBase
+    from mltta.labels import LabelSet
 
 
 def about(base: CaptionBase, folder: Path) -> dict[str, Any]:
@@ -24,12 +26,15 @@ def about(base: CaptionBase, folder: Path) -> dict[str, Any]:
     }
 
 
-def show(bases: list[dict[str, Any]], cover: Quality | None, as_json: bool) -> None:
-    """Print what bases are and how well they cover a label set."""
+def show(
+    bases: list[dict[str, Any]], as_json: bool, texts: Sequence[str] = (), labels: LabelSet | None = None
+) -> None:
+    """Print what bases are, and how well their texts cover labels, if any are given."""
+    from mltta.captions.quality import quality
+
+    cover = None if labels is None else quality(texts, labels)
     if as_json:
-        said: dict[str, Any] = {"bases": bases}
-        if cover is not None:
-            said["quality"] = cover.to_dict()
+        said = {"bases": bases} | ({} if cover is None else {"quality": cover.to_dict()})
         typer.echo(json.dumps(said, ensure_ascii=False, indent=1))
         return
     for base in bases:
@@ -47,23 +52,17 @@ def show_quality(cover: Quality) -> None:
     said = cover.to_dict()
     spread = said["captions_per_label"]
     print_table(("label", "captions"), [(name, f"{count:,}") for name, count in said["by_label"].items()])
-    print_table(
-        ("labels a caption names", "captions", "share"),
-        [
-            (str(size), f"{count:,}", f"{count / cover.captions:.1%}")
-            for size, count in enumerate(cover.sizes)
-        ],
-    )
-    typer.echo(
-        f"captions a label: {spread['min']:,} at least, {spread['median']:,g} in the middle, {spread['max']:,} at most"
-    )
-    never = cover.never
-    typer.echo(
-        f"labels never mentioned: {len(never)} of {len(cover.labels)}{': ' * bool(never)}{', '.join(never)}"
-    )
+    shares = [
+        (str(size), f"{count:,}", f"{count / cover.captions:.1%}") for size, count in enumerate(cover.sizes)
+    ]
+    print_table(("labels per caption", "captions", "share"), shares)
+    least, median, most = spread["min"], spread["median"], spread["max"]
+    typer.echo(f"captions per label: minimum {least:,}, median {median:,g}, maximum {most:,}")
+    never = ", ".join(cover.never)
+    typer.echo(f"labels never mentioned: {len(cover.never)} of {len(cover.labels)}{never and f': {never}'}")
 
 
-def print_table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

@@ -8,31 +8,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mltta.cli import groups
 from mltta.cli.caption_report import about, print_table, show
-from mltta.cli.groups import (
-    LABELS,
-    CaptionOptions,
-    ModelOptions,
-    SynonymOptions,
-    WeightsOptions,
-    open_backbone,
-    with_synonyms,
-)
 from mltta.cli.options import argument, option
 from mltta.errors import CaptionError, ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mltta.captions.quality import Quality
-    from mltta.captions.store import CaptionBase
     from mltta.labels import LabelSet
     from mltta.model.backbone import Backbone
 
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
+)
 #: marks a folder whose base is still being written
 UNFINISHED = ".mltta-unfinished"
 
@@ -45,23 +40,29 @@ class ReportOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoverOptions(ReportOptions, SynonymOptions):
+class CoverOptions(ReportOptions, groups.SynonymOptions):
     """Whose coverage is reported."""
 
     labels: str | None = option(None, "Report how well the captions cover these labels.", "-l")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(CoverOptions, WeightsOptions):
+class FolderOptions:
+    """Where a base is written."""
+
+    out: Path = option(MISSING, "Folder for the base.", "-o", metavar="DIR")
+    compact: bool = option(False, "Store one byte per number: a quarter of the size.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(FolderOptions, CoverOptions, groups.WeightsOptions):
     """Embed captions once, for one model or several.
 
     **Examples**
 
-    `mltta captions build captions.txt --out base`
-
-    `mltta captions build captions_train2017.json more.jsonl.gz --model ViT-B/16 --model RN50 --out base --labels coco`
-
-    `mltta captions build hf:ORG/NAME:train:caption --out base`
+    - `mltta captions build captions.txt --out base`
+    - `mltta captions build captions_train2017.json more.jsonl.gz -m ViT-B/16 -m RN50 --out base --labels coco`
+    - `mltta captions build hf:ORG/NAME:train:caption --out base`
 
     SOURCE is a file: .txt (one caption per line), .jsonl, .csv, .tsv, COCO's captions .json, each also as .gz; a folder
     written by `save_to_disk` of `datasets`; or `hf:ORG/NAME[:SPLIT][:COLUMN]`. Blank and repeated captions are skipped.
@@ -71,10 +72,8 @@ class BuildOptions(CoverOptions, WeightsOptions):
     """
 
     sources: tuple[str, ...] = argument("SOURCE…", "Files or datasets of captions.")
-    out: Path = option(MISSING, "Folder for the base.", "-o", metavar="DIR")
     model: tuple[str, ...] = option((), "One or several (default: mini).", "-m")
     field: str | None = option(None, "Field or column with the captions (default: caption or text).")
-    compact: bool = option(False, "Store one byte per number: a quarter of the size.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,37 +88,36 @@ class InfoOptions(CoverOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchOptions(ReportOptions, CaptionOptions, SynonymOptions, ModelOptions):
+class SearchOptions(ReportOptions, groups.CaptionOptions, groups.SynonymOptions, groups.ModelOptions):
     """Show the captions nearest to a text or an image, and the labels they name.
 
     **Examples**
 
-    `mltta captions search "a dog on a sofa"`
-
-    `mltta captions search photo.jpg --captions base --model ViT-B/16 -n 5 --labels voc`
+    - `mltta captions search "a dog on a sofa"`
+    - `mltta captions search photo.jpg --captions base --model ViT-B/16 -n 5 --labels voc`
 
     This is what a method retrieves for an image. If no caption names what the image shows, the base does not cover it.
     """
 
     query: str = argument("QUERY", "A text, or the path of an image.")
     number: int = option(10, "Number of captions.", "-n", min=1)
-    labels: str = option("coco", "coco, voc, nuswide, a label file, or 'dog, cat, sofa'.", "-l", panel=LABELS)
+    labels: str = option(
+        "coco", "coco, voc, nuswide, a label file, or 'dog, cat, sofa'.", "-l", panel=groups.LABELS
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
-class MergeOptions(ReportOptions):
+class MergeOptions(FolderOptions, ReportOptions):
     """Join caption bases of the same model into one, without embedding anything again.
 
     `mltta captions merge base-coco base-mine --out base-both`. Repeated captions are kept once.
     """
 
     folders: tuple[str, ...] = argument("A B…", "Caption bases of one model.")
-    out: Path = option(MISSING, "Folder for the base.", "-o", metavar="DIR")
-    compact: bool = option(False, "Store one byte per number: a quarter of the size.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PushOptions(ReportOptions):
+class PushOptions(ReportOptions, groups.HubOptions):
     """Share a caption base on the Hugging Face hub; log in with `hf auth login` first.
 
     `mltta captions push base my-name/street-captions`. Everyone can then use it as
@@ -127,8 +125,6 @@ class PushOptions(ReportOptions):
     """
 
     folder: Path = argument("FOLDER", "A caption base, or a folder of several.")
-    name: str = argument("ORG/NAME", "Repository on the Hugging Face hub.")
-    private: bool = option(False, "Visible only to you and your organisation.")
 
 
 def build(options: BuildOptions) -> None:
@@ -146,16 +142,15 @@ def build(options: BuildOptions) -> None:
     for folder in folders:
         refuse_used(folder)
     wanted = covered(options)
-    texts = list(
-        dict.fromkeys(text for source in options.sources for text in read_texts(source, options.field))
-    )
+    read = (text for source in options.sources for text in read_texts(source, options.field))
+    texts = list(dict.fromkeys(read))
     said = []
-    with unfinished(folders):
+    with writing(folders):
         for name, folder in zip(models, folders, strict=True):
-            base = CaptionBase.build(texts, open_backbone(options, name))
-            save(base, folder, options.compact)
+            base = CaptionBase.build(texts, groups.open_backbone(options, name))
+            base.save(folder, options.compact)
             said.append(about(base, folder))
-    show(said, report(texts, wanted), options.json)
+    show(said, options.json, texts, wanted)
 
 
 def info(options: InfoOptions) -> None:
@@ -165,7 +160,7 @@ def info(options: InfoOptions) -> None:
     wanted = covered(options)
     bases = [(CaptionBase.load(folder), folder) for folder in folders_of(options.source)]
     texts = list(dict.fromkeys(text for base, _ in bases for text in base.texts))
-    show([about(base, folder) for base, folder in bases], report(texts, wanted), options.json)
+    show([about(base, folder) for base, folder in bases], options.json, texts, wanted)
 
 
 def search(options: SearchOptions) -> None:
@@ -174,14 +169,13 @@ def search(options: SearchOptions) -> None:
     from mltta.captions.open import open_captions
     from mltta.captions.store import default_captions
 
-    wanted = with_synonyms(options.labels, options)
-    backbone = open_backbone(options)
-    base = (
-        default_captions(backbone) if options.captions is None else open_captions(options.captions, backbone)
-    )
+    wanted = groups.with_synonyms(options.labels, options)
+    backbone = groups.open_backbone(options)
+    captions = options.captions
+    base = default_captions(backbone) if captions is None else open_captions(captions, backbone)
     found = base.nearest(query_feature(options.query, backbone), options.number)
     named = label_matches([text for _, text in found], wanted)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"similarity": similarity, "caption": text, "labels": [wanted.names[i] for i in labels_of]}
         for (similarity, text), labels_of in zip(found, named, strict=True)
     ]
@@ -202,9 +196,9 @@ def merge(options: MergeOptions) -> None:
     refuse_used(out)
     bases = [CaptionBase.load(base) for folder in options.folders for base in folders_of(folder)]
     merged = CaptionBase.merge(bases)
-    with unfinished([out]):
-        save(merged, out, options.compact)
-    show([about(merged, out) | {"dropped": sum(map(len, bases)) - len(merged)}], None, options.json)
+    with writing([out]):
+        merged.save(out, options.compact)
+    show([about(merged, out) | {"dropped": sum(map(len, bases)) - len(merged)}], options.json)
 
 
 def push(options: PushOptions) -> None:
@@ -223,7 +217,7 @@ def push(options: PushOptions) -> None:
 
 def covered(options: CoverOptions) -> LabelSet | None:
     """The labels whose coverage is reported, if any were given."""
-    return None if options.labels is None else with_synonyms(options.labels, options)
+    return None if options.labels is None else groups.with_synonyms(options.labels, options)
 
 
 def query_feature(query: str, backbone: Backbone) -> Tensor:
@@ -261,51 +255,34 @@ def folders_of(source: str) -> list[Path]:
 
 
 @contextmanager
-def unfinished(folders: Sequence[Path]) -> Iterator[None]:
-    """Mark folders until all of them are written: what a kill leaves behind is known for ours, and written over."""
+def writing(folders: Sequence[Path]) -> Iterator[None]:
+    """Mark folders until their bases are written, so that a rerun may replace what a killed run left behind."""
     from mltta.captions.store import FILES
 
-    marks = [folder / UNFINISHED for folder in folders]
-    try:
-        for mark in marks:
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.touch()
-    except OSError as error:
-        raise CaptionError(f"{mark.parent} cannot be written: {error.strerror}") from error
     done = False
     try:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / UNFINISHED).touch()
         yield
         done = True
+    except OSError as error:
+        raise CaptionError(f"{error.filename or folders[0]} cannot be written: {error.strerror}") from error
     finally:
-        for mark in marks:
-            if done or not any((mark.parent / name).exists() for name in FILES):
+        for folder in folders:
+            if done or not any((folder / name).exists() for name in FILES):
                 with suppress(OSError):
-                    mark.unlink()
+                    (folder / UNFINISHED).unlink()
 
 
 def refuse_used(folder: Path) -> None:
-    """Keep a base that took long to embed, and files of the same names, from being written over."""
+    """Keep a base, and files of the same names, from being overwritten."""
     from mltta.captions.store import FILES
 
     if folder.exists() and not folder.is_dir():
         raise CaptionError(f"--out {folder} is a file: give a folder")
     if (folder / UNFINISHED).exists():
-        return  # of an earlier call that was killed
+        return  # left by a run that was killed
     for name in reversed(FILES):
         if (folder / name).exists():
             raise CaptionError(f"{folder} holds {name} already: remove it or give another --out")
-
-
-def save(base: CaptionBase, folder: Path, compact: bool) -> None:
-    """Write a base, or say why it cannot be."""
-    try:
-        base.save(folder, compact)
-    except OSError as error:
-        raise CaptionError(f"{folder} cannot be written: {error.strerror}") from error
-
-
-def report(texts: list[str], labels: LabelSet | None) -> Quality | None:
-    """How well the captions cover the labels, if any were asked for."""
-    from mltta.captions.quality import quality
-
-    return None if labels is None else quality(texts, labels)

@@ -79,9 +79,9 @@ class Keywords(Effect):
 class Sorted(Effect):
     """Copies or links photos into folders by label."""
 
-    def __init__(self, pattern: Path, link: bool, dry: bool):
-        self._sorting, self._dry, self._made = Sorting(pattern, link), dry, 0
-        self.folder = self._sorting.home
+    def __init__(self, sorting: Sorting, dry: bool):
+        self._sorting, self._dry, self._made = sorting, dry, 0
+        self.folder = self.home = sorting.home
 
     def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
         made = self._sorting.put(photo, record["present"], self._dry)
@@ -101,7 +101,7 @@ class Pictures(Effect):
 
     def __init__(self, folder: Path, heat: bool):
         self.folder, self._heat, self._missing = folder, heat, 0
-        self._paths = PicturePaths(folder, ".png")
+        self._paths = PicturePaths(folder)
         with writing(folder):  # before any work is done
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -157,8 +157,9 @@ def effects_of(options: TagOptions, paths: list[Path], unwritten: list[str]) -> 
         found.append(Keywords(options.keywords, options.dry_run, unwritten))
     for pattern, link in ((options.copy_to, False), (options.link_to, True)):
         if pattern is not None:
-            found.append(sorted_ := Sorted(pattern, link, options.dry_run))
-            if any(sorted_.folder.resolve() == path.resolve() for path in paths):
+            copies = Sorted(Sorting(pattern, link), options.dry_run)
+            found.append(copies)
+            if copies.home.resolve() in {path.resolve() for path in paths}:
                 raise ConfigError("--copy-to and --link-to need a folder other than the one that is tagged")
     pictures = ((options.annotate, False), (options.where, True))
     return found + [Pictures(own, heat) for own, heat in pictures if own is not None]

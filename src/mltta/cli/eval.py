@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import typer
 
-from mltta.cli.groups import (
-    METHOD,
-    PERFORMANCE,
-    DatasetRunOptions,
-    MethodOptions,
-    ModelOptions,
-    QuestionOptions,
-    SpreadOptions,
-    open_backbone,
-    with_synonyms,
-)
+from mltta.cli import groups
 from mltta.cli.on_ray import spread_by
 from mltta.cli.options import TableFormat, argument, option, write_text
-from mltta.cli.progress import bar_on_terminal
-from mltta.cli.settings import settings_of, whole_number
+from mltta.cli.progress import counted
+from mltta.cli.settings import settings_of
+from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
     from mltta.data import Dataset
@@ -55,17 +46,20 @@ class DatasetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions(
-    DatasetOptions, QuestionOptions, MethodOptions, ModelOptions, DatasetRunOptions, SpreadOptions
+    DatasetOptions,
+    groups.QuestionOptions,
+    groups.MethodOptions,
+    groups.ModelOptions,
+    groups.DatasetRunOptions,
+    groups.SpreadOptions,
 ):
     """Measure methods on a dataset: mAP with intervals, F1 of the label sets, time.
 
     **Examples**
 
-    `mltta eval voc2012 --data VOCdevkit --method clip --method ml-tta`
-
-    `mltta eval coco2017 --data coco --model ViT-B/16 --method tpt --method ml-tta --set views=32`
-
-    `mltta eval folder --data photos --annotations labels.csv --method ml-tta`
+    - `mltta eval voc2012 --data VOCdevkit --method clip --method ml-tta`
+    - `mltta eval coco2017 --data coco --model ViT-B/16 --method tpt --method ml-tta --set views=32`
+    - `mltta eval folder --data photos --annotations labels.csv --method ml-tta`
 
     DATASET is voc2007, voc2012, coco2014, coco2017, nuswide, objects365, folder (your own images with a CSV or JSON
     Lines file of labels) or hf (a Hugging Face dataset).
@@ -83,9 +77,9 @@ class EvalOptions(
         (),
         "Method name (see `mltta methods`) or path to a Python file (default: clip and ml-tta). May be repeated.",
     )
-    orders: int = option(1, "Online methods: number of image orders to measure.", min=1, panel=METHOD)
+    orders: int = option(1, "Online methods: number of image orders to measure.", min=1, panel=groups.METHOD)
     out: Path = option(Path("results"), "Folder for results.", "-o")
-    no_cache: bool = option(False, "Do not cache features.", panel=PERFORMANCE)
+    no_cache: bool = option(False, "Do not cache features.", panel=groups.PERFORMANCE)
     fresh: bool = option(False, "Discard earlier results of these methods.")
     draws: int = option(1000, "Number of bootstrap samples for confidence intervals.", min=2)
     format: TableFormat = option("text", "Output format.", "-f")
@@ -98,9 +92,8 @@ class CompareOptions:
 
     **Examples**
 
-    `mltta compare results/`
-
-    `mltta compare results/voc2012-val/*clip* results/voc2012-val/*ml-tta* --html page.html`
+    - `mltta compare results/`
+    - `mltta compare results/voc2012-val/*clip* results/voc2012-val/*ml-tta* --html page.html`
 
     Differences are to the first result given. Results of different datasets or models become tables of their own.
     """
@@ -117,26 +110,18 @@ def eval_(options: EvalOptions) -> None:
     from mltta.evaluation.evaluate import evaluate
     from mltta.tables.render import render
 
-    recipes = recipes_of(options)
-    images = dataset_of(options)
-    backbone = open_backbone(options)
-    with spread_by(options) as spread, bar_on_terminal() as bar:
-        task = bar.add_task("evaluating", total=len(images))
+    recipes, images, backbone = recipes_of(options), dataset_of(options), groups.open_backbone(options)
+    with spread_by(options) as spread, counted("evaluating", len(images)) as progress:
         done = evaluate(
             images,
             backbone,
             recipes,
             out=options.out,
-            captions=options.captions,
-            template=options.template,
-            descriptions=options.descriptions,
-            teacher=options.teacher,
-            seed=options.seed,
             cache=not options.no_cache,
-            execution=options.execution,
             fresh=options.fresh,
-            progress=lambda ready, total: bar.update(task, completed=ready, total=total),
+            progress=progress,
             spread=spread,
+            **groups.asked(options),
         )
     if not any(len(result.scored) for result in done.results):  # there is no table to print
         fail(done.results, images)
@@ -175,14 +160,14 @@ def dataset_of(options: EvalOptions) -> Dataset:
     named = {one.name: getattr(options, one.name) for one in fields(DatasetOptions)}
     images = load_dataset(options.dataset, options.data, config=named.pop("hf_config"), **named)
     if options.synonyms is not None or options.wordnet:
-        images = replace(images, labels=with_synonyms(images.labels, options))
+        images = replace(images, labels=groups.with_synonyms(images.labels, options))
     typer.echo(images.summary(), err=True)
     if options.first is not None:
         typer.echo(f"only the first {min(options.first, len(images)):,} images are measured", err=True)
     return cut(images, options, options.seed)
 
 
-def cut(images: Dataset, options: DatasetRunOptions, seed: int) -> Dataset:
+def cut(images: Dataset, options: groups.DatasetRunOptions, seed: int) -> Dataset:
     """The first images of a dataset, corrupted, where the options ask for it."""
     from mltta.data.corrupt import corrupt
 
@@ -191,7 +176,9 @@ def cut(images: Dataset, options: DatasetRunOptions, seed: int) -> Dataset:
     if options.corrupt is None:
         return images
     kind, _, severity = options.corrupt.partition(":")
-    return corrupt(images, kind, whole_number(severity or "3", "--corrupt"), seed)
+    if not (severity or "3").isdecimal():
+        raise ConfigError(f"--corrupt: {severity!r} is not a whole number")
+    return corrupt(images, kind, int(severity or 3), seed)
 
 
 def compare(options: CompareOptions) -> None:
@@ -227,9 +214,7 @@ def tell(done: Evaluation) -> list[str]:
     ]
     said += [f"  {name}: {seconds:.1f} s beyond encoding" for name, seconds in done.adapt_seconds.items()]
     said += [f"  {name}: {n:,} images were done before" for name, n in done.resumed.items() if n]
-    return said + [
-        f"results in {folder}" for folder in dict.fromkeys(str(r.folder.parent) for r in done.results)
-    ]
+    return said + [f"results in {folder}" for folder in dict.fromkeys(r.folder.parent for r in done.results)]
 
 
 def fail(results: list[Result], dataset: Dataset) -> None:

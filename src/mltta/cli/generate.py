@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from mltta.cli.options import option
-from mltta.cli.progress import bar_on_terminal
+from mltta.cli.progress import counted
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,11 +28,9 @@ class GenerateOptions:
 
     **Examples**
 
-    `mltta captions generate --labels coco --engine openai --model gpt-4o-mini --count 10000 --out coco.jsonl`
-
-    `mltta captions generate --labels voc --engine openai --base-url http://localhost:8000/v1 --model any -o voc.jsonl`
-
-    `mltta captions generate --labels "dog, sofa, lamp" --engine composer --count 500 --out rooms.jsonl`
+    - `mltta captions generate --labels coco --engine openai --model gpt-4o-mini --count 10000 --out coco.jsonl`
+    - `mltta captions generate -l voc --engine openai --base-url http://localhost:8000/v1 --model any -o voc.jsonl`
+    - `mltta captions generate --labels "dog, sofa, lamp" --engine composer --count 500 --out rooms.jsonl`
 
     **Engines**: openai is any server with OpenAI's chat completions (llama.cpp, vLLM, Ollama, hosted ones); its key is
     read from the environment variable OPENAI_API_KEY. composer uses templates, without a model.
@@ -77,8 +75,7 @@ def generate(options: GenerateOptions) -> None:
     counts = None if options.cooccurrence is None else Cooccurrence.load(options.cooccurrence, labels)
     writer = open_engine(options, labels)
     try:
-        with bar_on_terminal() as bar:
-            task = bar.add_task("captions", total=count)
+        with counted("captions", count) as progress:
             done = generate_captions(
                 labels,
                 writer,
@@ -87,7 +84,7 @@ def generate(options: GenerateOptions) -> None:
                 attempts=options.attempts,
                 seed=options.seed,
                 cooccurrence=counts,
-                progress=lambda kept: bar.update(task, completed=kept),
+                progress=lambda kept: progress(kept, count),
             )
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the answers are in {out}. Rerun the command to continue", err=True)

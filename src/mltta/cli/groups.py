@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from mltta.cli.options import option
+from mltta.cli.options import argument, option
 
 if TYPE_CHECKING:
     from mltta.labels import LabelSet, LabelSource
@@ -109,6 +109,14 @@ class MethodOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HubOptions:
+    """Where something is shared."""
+
+    name: str = argument("ORG/NAME", "Repository on the Hugging Face hub.")
+    private: bool = option(False, "Visible only to you and your organisation.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How a run is carried out; no result depends on it."""
 
@@ -168,6 +176,12 @@ def open_backbone(options: DeviceOptions, model: str | None = None) -> Backbone:
     given = {one.name: getattr(options, one.name) for one in fields(group)}
     name = model or getattr(options, "model", None) or (None if given.get("weights") else "mini")
     return load_backbone(name, image_dtype=given.pop("dtype"), **given)
+
+
+def asked(options: Any) -> dict[str, Any]:
+    """How labels are put to a model, and how that is carried out, as ``Tagger`` and ``evaluate`` take it."""
+    names = ("captions", "template", "descriptions", "teacher", "seed", "execution")
+    return {name: getattr(options, name) for name in names}
 
 
 def with_synonyms(labels: LabelSource, options: SynonymOptions) -> LabelSet:

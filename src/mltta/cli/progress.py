@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -69,6 +71,18 @@ def rate(count: int, seconds: float) -> str:
     if found >= 9.95:
         return f"{found:,.0f} per second"
     return f"{found:.1f} per second" if found >= 0.1 else f"{60 * found:.1f} per minute"
+
+
+@contextmanager
+def counted(title: str, total: int) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on the error stream, and what moves it: called with how much is done, and of how much."""
+    with bar_on_terminal() as bar:
+        task = bar.add_task(title, total=total)
+
+        def moved(done: int, of: int | None = total) -> None:
+            bar.update(task, completed=done, total=of)
+
+        yield moved
 
 
 def bar_on_terminal() -> Bar:

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 import typer
 
-from mltta.cli.options import argument, option
+from mltta.cli.groups import HubOptions
+from mltta.cli.options import argument
+
+app = typer.Typer(
+    no_args_is_help=True, help="Look at a file of learned prompts (CoOp's, MaPLe's), or share it."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,15 +22,13 @@ class InfoOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PushOptions:
+class PushOptions(HubOptions):
     """Share prompts on the Hugging Face hub; log in with `hf auth login` first.
 
     Everyone can then use them as `--prompts hf-hub:ORG/NAME`. Only the tensors and their description are sent.
     """
 
     file: str = argument("FILE", "Ours, CoOp's or MaPLe's.")
-    name: str = argument("ORG/NAME", "Repository on the Hugging Face hub.")
-    private: bool = option(False, "Visible only to you and your organisation.")
 
 
 def push(options: PushOptions) -> None:

@@ -34,7 +34,7 @@ def read_back(
     closing = Closing(verb="read back")
     closing.start()
     if not files:
-        with Screen(*outputs.values(), wide=wide) as screen:
+        with Screen(next(iter(outputs.values())), wide=wide) as screen:
             screen.begin({}, labels)
             for record in _records(held, closing):
                 screen.add(record, None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,7 +12,7 @@ import typer
 from mltta.cli.eval import cut
 from mltta.cli.groups import METHOD, DatasetRunOptions, DeviceOptions, open_backbone
 from mltta.cli.options import TableFormat, option, write_text
-from mltta.cli.progress import bar_on_terminal
+from mltta.cli.progress import counted
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,15 +40,11 @@ class ReproduceOptions(DatasetRunOptions, DeviceOptions):
 
     **Examples**
 
-    `mltta reproduce --table 1 --model RN50 --model ViT-B/16 --data voc2007=VOCdevkit --data coco2014=coco`
-
-    `mltta reproduce --table 5 --table 6 --table 7 --figure views --model mini --data voc2012=VOCdevkit`
-
-    `mltta reproduce --table 2 --model mini --prompts prompts.safetensors --data voc2012=VOCdevkit`
-
-    `mltta reproduce --frontier --model mini --data voc2012=VOCdevkit`
-
-    `mltta reproduce` without data prints the paper's numbers only.
+    - `mltta reproduce --table 1 --model RN50 --model ViT-B/16 --data voc2007=VOCdevkit --data coco2014=coco`
+    - `mltta reproduce --table 5 --table 6 --table 7 --figure views --model mini --data voc2012=VOCdevkit`
+    - `mltta reproduce --table 2 --model mini --prompts prompts.safetensors --data voc2012=VOCdevkit`
+    - `mltta reproduce --frontier --model mini --data voc2012=VOCdevkit`
+    - `mltta reproduce` without data prints the paper's numbers only.
 
     `--frontier` measures all methods instead: scores, cost in views, milliseconds and memory, next to published
     figures and their protocols.
@@ -91,7 +86,7 @@ def reproduce(options: ReproduceOptions) -> None:
     teacher = "self" if options.teacher == "self" else open_backbone(options, options.teacher)
     done = Reproduction(options.out / "results", teacher, options.orders, skipped=unfit)
     for place in places:
-        with progress(place) as moved:
+        with counted(place.title, len(place.dataset)) as moved:
             done.options = {"execution": options.execution, "seed": options.seed, "progress": moved}
             done.measure(place, settings(options, numbers))
     sections = frontier_sections(options, places, teacher) if options.frontier else []
@@ -196,14 +191,6 @@ def show(stem: str, table: Table, options: ReproduceOptions) -> None:
         write_text(options.out / f"{stem}.{ending}", render(table, kind))
 
 
-@contextmanager
-def progress(place: Bench) -> Iterator[Any]:
-    """A bar for one place, and what moves it."""
-    with bar_on_terminal() as bar:
-        task = bar.add_task(place.title, total=len(place.dataset))
-        yield lambda ready, total: bar.update(task, completed=ready, total=total)
-
-
 def frontier_sections(options: ReproduceOptions, places: list[Bench], teacher: Any) -> list[Section]:
     """Every method at every place, as tables and plots, and what was published."""
     from mltta.reproduction import frontier
@@ -211,7 +198,7 @@ def frontier_sections(options: ReproduceOptions, places: list[Bench], teacher: A
 
     sections = []
     for place in places:
-        with progress(place) as moved:
+        with counted(place.title, len(place.dataset)) as moved:
             found = frontier.measure(
                 place,
                 frontier.entries(options.method),

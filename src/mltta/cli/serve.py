@@ -63,7 +63,7 @@ def serve(options: ServeOptions) -> None:
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'mltta[serve]'") from None
 
-    limits = Limits.of(options.limit)
+    limits = Limits.of(list(options.limit))
     token = read_token(options.token_file)
     host = options.host
     check_access(host, token)  # before a model is loaded

@@ -79,14 +79,6 @@ def read_config(path: Path, fields: Mapping[str, bool]) -> tuple[dict[str, Any],
     return values, settings
 
 
-def whole_number(text: str, option: str) -> int:
-    """A number out of a longer option, or a message that says which."""
-    try:
-        return int(text)
-    except ValueError:
-        raise ConfigError(f"{option}: {text!r} is not a whole number") from None
-
-
 def _parsed(method: str, pair: str) -> dict[str, Any]:
     """NAME=VALUE in the type of the method's config."""
     defaults = _defaults(method)

@@ -6,15 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from mltta.cli.groups import (
-    MethodOptions,
-    ModelOptions,
-    QuestionOptions,
-    RayOptions,
-    RunOptions,
-    open_backbone,
-    with_synonyms,
-)
+from mltta.cli import groups
 from mltta.cli.options import argument, option
 from mltta.cli.settings import settings_of
 
@@ -49,13 +41,18 @@ class FileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TagOptions(
-    OutputOptions, FileOptions, QuestionOptions, MethodOptions, ModelOptions, RunOptions, RayOptions
+    OutputOptions,
+    FileOptions,
+    groups.QuestionOptions,
+    groups.MethodOptions,
+    groups.ModelOptions,
+    groups.RunOptions,
+    groups.RayOptions,
 ):
     """Tag images and folders of images.
 
-    `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
-
-    `mltta tag holidays/ --labels my_labels.txt -o tags.csv -o tags.html`
+    - `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
+    - `mltta tag holidays/ --labels my_labels.txt -o tags.csv -o tags.html`
 
     Runs with `-o` are resumable: rerun the command to continue, or to add new photos.
 
@@ -90,22 +87,17 @@ def open_tagger(options: TagOptions) -> Tagger:
     """The tagger that the options describe, in this process or in a worker."""
     from mltta.tagger import Tagger
 
-    labels = with_synonyms(options.labels, options)
+    labels = groups.with_synonyms(options.labels, options)
     (settings,) = settings_of([options.method], options.set, options.settings).values()
     return Tagger(
-        open_backbone(options),
+        groups.open_backbone(options),
         labels,
         options.method,
-        captions=options.captions,
-        template=options.template,
-        descriptions=options.descriptions,
-        teacher=options.teacher,
         preset=options.preset,
         threshold=options.threshold,
         top_k=options.top_k,
-        seed=options.seed,
-        execution=options.execution,
         where=options.where is not None,
         allow_urls=options.allow_urls,
+        **groups.asked(options),
         **settings,
     )

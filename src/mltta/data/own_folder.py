@@ -82,11 +82,6 @@ def load_folder(
     return settle_unlabelled(data, unlabelled)
 
 
-def has_labels(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder holds a file that looks like labels."""
-    return any(file.suffix.casefold() in _SUFFIXES for file in as_folder(folder).iterdir())
-
-
 def _find_file(top: Path) -> Path:
     """Find the label file: labels.csv, labels.jsonl, or the only one of its kind."""
     files = sorted(file for file in top.iterdir() if file.suffix.casefold() in _SUFFIXES)
@@ -129,15 +124,11 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
             )
     if listed is None:
         labels = [(i, name) for i, name in enumerate(header) if i != image]
-        rows = [
-            _Row(
-                line,
-                _image(file, line, cells[image]),
-                flags=[_flag(file, line, n, cells[i]) for i, n in labels],
-            )
-            for line, cells in table
+        flags = [[_flag(file, line, name, cells[i]) for i, name in labels] for line, cells in table]
+        return tuple(name for _, name in labels), [
+            _Row(line, _image(file, line, cells[image]), flags=own)
+            for (line, cells), own in zip(table, flags, strict=True)
         ]
-        return tuple(name for _, name in labels), rows
     between = next((mark for mark in "|;" if any(mark in cells[listed] for _, cells in table)), ",")
     return (), [
         _Row(

@@ -135,11 +135,11 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
             cells += [line.map(name), Cell() if line is found[0] else line.gain(found[0], name)]
         cells += [line.map("map_z_score"), Cell(ours=line.f1), Cell(ours=line.ms)]
         rows.append(Row(line.name, (*cells, *[Cell(ours=line.state)] * online)))
-    columns = ("mAP", "against the first", "mAP softmax", "against the first, softmax", "mAP z-score")
-    columns += ("F1 of sets", "ms per image", *["state, MB"] * online)
+    columns = ["mAP", "against the first", "mAP softmax", "against the first, softmax", "mAP z-score"]
+    columns += ["F1 of sets", "ms per image", *["state, MB"] * online]
     return Table(
         title or f"{run['dataset']}, {run['model']}",
-        columns,
+        tuple(columns),
         tuple(rows),
         tuple(_notes(found)),
         lower_is_better=("ms per image", "state, MB"),

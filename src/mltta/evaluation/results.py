@@ -1,16 +1,15 @@
-"""What a method said about every image, on disk: written as it comes, resumed after any kill.
+"""What a method said about every image, on disk.
 
-A result is a folder: ``run.json`` says what was run, ``images.jsonl`` has one record an image (its place in the
-dataset, the labels called present, milliseconds, or why it failed), ``scores.f32`` the scores of the images that did
-not fail, one row each, in the same order: (branches, C) float32, then (C,) what was shown of them; and ``targets.i8``
-the truth. A row counts once its record is written. All of them are compared with checksums when they are read.
+A result is a folder: ``run.json`` says what was run, ``images.jsonl`` has one record per image (its place in the
+dataset, the labels shown, milliseconds, or why it failed), ``scores.f32`` the scores of the images that did not fail,
+one row each, in the same order: (branches, C) float32, then (C,) scores of the decision; and ``targets.i8`` the truth.
+All of them are compared with checksums when they are read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +20,12 @@ from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
 from mltta.evaluation.rows import Outcomes
-from mltta.evaluation.run_file import AGAIN, FORMAT, damaged, read_run
+from mltta.evaluation.run_file import AGAIN, damaged, read_run
+from mltta.methods.base import branch_probabilities, merge_branches, z_scores
 from mltta.storage import checksums
 
 #: how a method's scores are compared over images
 Scoring = Literal["raw", "softmax", "z-score"]
-
-log = logging.getLogger("mltta")
 
 
 class Result:
@@ -42,7 +40,6 @@ class Result:
             self._outcomes = outcomes
         #: what was run
         self.run: dict[str, Any] = read_run(self.folder / "run.json")
-        self.sealed = self.run.pop("format", None) == FORMAT
         truth = self.run.pop("targets_crc32", None)
         self.shape: tuple[int, int] = tuple(self.run["shape"])
         for name in ("images.jsonl", "scores.f32", "targets.i8"):
@@ -51,12 +48,8 @@ class Result:
                     f"{folder} is not a whole result: its {name} is missing. Run `mltta eval` again."
                 )
         targets = self.folder / "targets.i8"
-        if targets.stat().st_size != len(self) * self.shape[1] or (
-            self.sealed and checksums.of_file(targets) != truth
-        ):
+        if targets.stat().st_size != len(self) * self.shape[1] or checksums.of_file(targets) != truth:
             raise MlttaError(f"{targets} is damaged. {AGAIN}")
-        if not self.sealed:
-            log.info("%s was written before checksums were kept, so damage to it cannot be told", folder)
 
     @property
     def title(self) -> str:
@@ -82,7 +75,7 @@ class Result:
             (self.folder / "images.jsonl").open("rb") as records,
             (self.folder / "scores.f32").open("rb") as scores,
         ):
-            found = Outcomes.read(records, scores, self.shape, len(self), self.sealed)
+            found = Outcomes.read(records, scores, self.shape, len(self))
         if found.damaged:
             raise damaged(self.folder, found.count + 1)
         return found
@@ -107,10 +100,9 @@ class Result:
         return self._outcomes.ms / max(self._outcomes.rows, 1)
 
     @property
-    def digest(self) -> str | None:
-        """Names everything that figures depend on; None for a result from before checksums."""
-        names = ("run.json", "images.jsonl")
-        return " ".join(checksums.of_file(self.folder / name) for name in names) if self.sealed else None
+    def digest(self) -> str:
+        """Names everything that figures depend on."""
+        return " ".join(checksums.of_file(self.folder / name) for name in ("run.json", "images.jsonl"))
 
     @property
     def state_bytes(self) -> int:
@@ -140,15 +132,11 @@ class Result:
         branches = self.branches()
         if how == "raw" and self.run["merge"] == "sum" and self.shape[0] == 1:
             return branches[:, 0]  # still on disk
-        import torch
-
-        from mltta.methods.base import branch_probabilities, merge_branches, z_scores
-
-        stacked = torch.from_numpy(np.array(branches))
+        stacked = np.array(branches)
         if how == "softmax":
-            return branch_probabilities(stacked, self.run["emits"]).numpy()
+            return np.asarray(branch_probabilities(stacked, self.run["emits"]))
         merged = merge_branches(stacked, self.run["merge"])
-        return (z_scores(merged) if how == "z-score" else merged).numpy()
+        return np.asarray(z_scores(merged) if how == "z-score" else merged)
 
     def present(self) -> NDArray[np.bool_]:
         """Which labels are shown (images with scores, C)."""

@@ -68,16 +68,14 @@ class Outcomes:
         scores: IO[bytes],
         shape: tuple[int, int],
         images: int,
-        sealed: bool = True,
         at_most: int | None = None,
     ) -> Outcomes:
         """Read every line, compared with its checksum and its row of scores.
 
         Args:
             images: of the dataset; a record of any other is damage.
-            sealed: whether lines have checksums.
         """
-        found, lines = cls(images), _lines(records, scores, shape, images, sealed)
+        found, lines = cls(images), _lines(records, scores, shape, images)
         for line in lines:
             if line.held is None:
                 found.damaged = not line.cut_off
@@ -113,7 +111,7 @@ def row_bytes(shape: tuple[int, int]) -> int:
 
 
 def _lines(
-    records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int, sealed: bool
+    records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int
 ) -> Iterator[SealedLine]:
     size = row_bytes(shape)
     rows = os.fstat(scores.fileno()).st_size // size
@@ -127,9 +125,9 @@ def _lines(
         if not rows:
             return None
         rows -= 1
-        return scores.read(size) if sealed else b""
+        return scores.read(size)
 
-    for line in read_lines(records, row_of, sealed):
+    for line in read_lines(records, row_of):
         known = line.held is not None and _makes_sense(line.held, shape[1], images)
         yield line if known else replace(line, held=None)
 

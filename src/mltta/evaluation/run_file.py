@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mltta.errors import MlttaError
-from mltta.methods.base import Emits
+from mltta.methods.base import Emits, Merging
 from mltta.storage import checksums
 from mltta.storage.reading import LABELS, parse_json, read_bytes, reading
 
@@ -31,12 +31,11 @@ def read_run(file: Path) -> dict[str, Any]:
         raise MlttaError(
             f"{file.parent} is not a result of `mltta eval`: it has no run.json that reads"
         ) from error
-    if not isinstance(run, dict):
-        raise MlttaError(f"{file} is not a result of `mltta eval`")
-    if checksums.CHECKSUM in run or "format" in run:
-        if run.get("format") != FORMAT or run.get(checksums.CHECKSUM) != checksums.of_data(run):
-            raise MlttaError(f"{file} is damaged, or of another version. {AGAIN}")
-        del run[checksums.CHECKSUM]
+    if not isinstance(run, dict) or "format" not in run:
+        raise MlttaError(f"{file} is not a result of `mltta eval`, or was written by an old version. {AGAIN}")
+    whole = run.pop(checksums.CHECKSUM, None) == checksums.of_data(run)
+    if run.pop("format", None) != FORMAT or not whole:
+        raise MlttaError(f"{file} is damaged, or of another version. {AGAIN}")
     with reading(file, MlttaError, todo):
         branches, labels = run["shape"]
         if not all(isinstance(n, int) and 0 < n < 1 << 31 for n in (branches, labels, run["images"])):
@@ -46,13 +45,13 @@ def read_run(file: Path) -> dict[str, Any]:
 
 def check_run(run: Mapping[str, Any], folder: Path) -> None:
     """Refuse what cannot be compared with others: a run.json that is whole, but not one of `mltta eval`."""
+    kinds: dict[str, Any] = {"labels": list, "settings": dict, "template": (str, list)}
+    kinds |= dict.fromkeys(("method", "dataset", "dataset_digest", "model"), str)
+    kinds |= dict.fromkeys(("teacher", "descriptions", "online", "config", "order", "seed"), object)
     with reading(folder / "run.json", MlttaError, "it is not a result of `mltta eval`"):
-        strings = all(isinstance(run[name], str) for name in ("method", "dataset", "dataset_digest", "model"))
-        lists = isinstance(run["labels"], list) and all(isinstance(name, str) for name in run["labels"])
-        settings = isinstance(run["settings"], dict) and isinstance(run["template"], (str, list))
-        known = run["merge"] in ("sum", "minmax") and run["emits"] in get_args(Emits)
-        rest = [run[name] for name in ("teacher", "descriptions", "online", "config", "order", "seed")]
-        if not (strings and lists and settings and known and rest) or len(run["labels"]) != run["shape"][1]:
+        known = all(isinstance(run[name], kind) for name, kind in kinds.items())
+        known &= run["merge"] in get_args(Merging) and run["emits"] in get_args(Emits)
+        if not known or list(map(type, run["labels"])) != [str] * run["shape"][1]:
             raise MlttaError(f"{folder / 'run.json'} is damaged: what it says makes no sense. {AGAIN}")
 
 

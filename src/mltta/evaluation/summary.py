@@ -96,12 +96,11 @@ class Summary:
     def _drawn(self) -> dict[str, NDArray[np.float64]]:
         """The samples that `save` kept of this very result."""
         self._saved = False
-        if self.result.digest is not None:
-            with suppress(OSError):
-                held = unsealed((self.result.folder / BOOTSTRAP).read_bytes(), FORMAT) or {}
-                if (held.get("result"), held.get("draws")) == (self.result.digest, self.draws):
-                    self._saved = (self.result.folder / "summary.json").is_file()
-                    return {name: np.array(drawn) for name, drawn in held["drawn"].items()}
+        with suppress(OSError):
+            held = unsealed((self.result.folder / BOOTSTRAP).read_bytes(), FORMAT) or {}
+            if (held.get("result"), held.get("draws")) == (self.result.digest, self.draws):
+                self._saved = (self.result.folder / "summary.json").is_file()
+                return {name: np.array(drawn) for name, drawn in held["drawn"].items()}
         return {}
 
     @cached_property

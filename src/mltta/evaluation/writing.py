@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from mltta.evaluation.rows import Outcome, Outcomes, row_bytes
 from mltta.evaluation.run_file import damaged, read_run, run_text
 from mltta.methods.base import State
 from mltta.storage import atomic, checksums
+from mltta.storage.lock import locked
 from mltta.storage.reading import reading
 from mltta.storage.tensors import to_bytes
 
@@ -48,17 +48,17 @@ class ResultWriter:
         self.done = np.zeros(images, bool)
         #: records, and those that were there when it was opened
         self.count = self.resumed = 0
-        about = {**run, "images": images, "shape": list(self.shape)}
-        text = run_text({**about, "targets_crc32": f"{checksums.of_bytes(targets.tobytes()):08x}"})
+        truth = f"{checksums.of_bytes(targets.tobytes()):08x}"
+        text = run_text({**run, "images": images, "shape": list(self.shape), "targets_crc32": truth})
         held = folder / "run.json"
-        with _writing(folder):
+        with _writing(folder), ExitStack() as stack:
             folder.mkdir(parents=True, exist_ok=True)
             if held.is_file() and held.read_bytes() != text:
-                fresh |= _may_be_replaced(held, about, fresh)
-                held.unlink(missing_ok=True)
-            self._records = (folder / "images.jsonl").open("ab+")
-            self._scores = (folder / "scores.f32").open("ab+")
-            _claim(self._scores, folder)
+                _refuse_other_run(held, fresh)
+                held.unlink()
+            stack.enter_context(locked(folder / ".lock", str(folder)))
+            self._records = stack.enter_context((folder / "images.jsonl").open("ab+"))
+            self._scores = stack.enter_context((folder / "scores.f32").open("ab+"))
             if fresh:
                 for name in ("state.safetensors", "summary.json", "bootstrap.json"):
                     (folder / name).unlink(missing_ok=True)
@@ -68,6 +68,7 @@ class ResultWriter:
                 atomic.write(folder / "targets.i8", targets.tobytes())
                 atomic.write(held, text)
             self._resume()
+            self._open = stack.pop_all()
 
     def retry_failed(self) -> None:
         """Measure the images again that failed: a later record counts instead of an earlier one."""
@@ -118,9 +119,8 @@ class ResultWriter:
         return state
 
     def close(self) -> None:
-        for file in (self._records, self._scores):
-            with suppress(OSError):  # what a full disk did not take was told when it was written
-                file.close()
+        with suppress(OSError):  # what a full disk did not take was told when it was written
+            self._open.close()
 
     def _resume(self, at_most: int | None = None) -> None:
         """Count the whole records that are there, and cut off what comes after them."""
@@ -139,18 +139,15 @@ class ResultWriter:
             file.seek(0, os.SEEK_END)
 
 
-def _may_be_replaced(held: Path, about: Mapping[str, Any], fresh: bool) -> bool:
-    """Whether what is there is this run, damaged and unwanted or from before checksums; another run is refused."""
+def _refuse_other_run(held: Path, fresh: bool) -> None:
+    """Refuse what is there, unless it is damaged and unwanted."""
     try:
-        old = read_run(held)
+        read_run(held)
     except MlttaError:
-        if fresh:
-            return True
-        raise
-    if "format" not in old and old == json.loads(json.dumps(about)):
-        log.warning("%s was written before checksums were kept: it is measured again", held.parent)
-        return True
-    raise MlttaError(f"{held.parent} holds the result of another run; remove it or write elsewhere")
+        if not fresh:
+            raise
+    else:
+        raise MlttaError(f"{held.parent} holds the result of another run; remove it or write elsewhere")
 
 
 @contextmanager
@@ -161,22 +158,8 @@ def _writing(folder: Path) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         why = getattr(error, "strerror", None) or error
         raise MlttaError(
-            f"results cannot be written to {folder}: {why}; when that is mended, the same command goes on from here"
+            f"results cannot be written to {folder}: {why}; then run the command again to continue"
         ) from error
-
-
-def _claim(file: IO[bytes], folder: Path) -> None:
-    """Refuse a result that another process writes to, whose rows would come between ours."""
-    try:
-        import fcntl
-
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        raise MlttaError(
-            f"{folder} is being written by another process; wait until it ends, or stop it"
-        ) from None
-    except (ImportError, OSError):
-        return  # no locks on this system or this disk
 
 
 def _read_state(file: Path) -> tuple[int, State]:

@@ -17,7 +17,6 @@ LONGEST_CHAIN = 3
 #: how many numbers a view may use up: one for each share, and for each chain its length and three a step
 AUGMIX_DRAWS = CHAINS + 1 + CHAINS * (1 + 3 * LONGEST_CHAIN)
 
-# An operation gets the image, a level in [0.1, 1) and a sign.
 Operation = Callable[[Image.Image, float, int], Image.Image]
 
 
@@ -75,10 +74,11 @@ def augmix(image: Image.Image, plans: Plans, v: int) -> NDArray[np.float32]:
 
 def _chain(image: Image.Image, plans: Plans, v: int, chain: int) -> Image.Image:
     """Apply the operations of one chain."""
+    operations = list(OPERATIONS.values())
     steps = zip(*(field[v, chain].tolist() for field in plans[1:]), strict=True)
     for operation, level, sign in steps:
         if operation >= 0:
-            image = OPERATIONS[operation](image, level, sign)
+            image = operations[operation](image, level, sign)
     return image
 
 
@@ -92,50 +92,19 @@ def _affine(image: Image.Image, *matrix: float) -> Image.Image:
     return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
 
 
-def _autocontrast(image: Image.Image, level: float, sign: int) -> Image.Image:
-    return ImageOps.autocontrast(image)
-
-
-def _equalize(image: Image.Image, level: float, sign: int) -> Image.Image:
-    return ImageOps.equalize(image)
-
-
-def _posterize(image: Image.Image, level: float, sign: int) -> Image.Image:
-    return ImageOps.posterize(image, 4 - _whole(level, 4))
-
-
-def _rotate(image: Image.Image, level: float, sign: int) -> Image.Image:
-    return image.rotate(sign * _whole(level, 30), Image.Resampling.BILINEAR)
-
-
-def _solarize(image: Image.Image, level: float, sign: int) -> Image.Image:
-    return ImageOps.solarize(image, 256 - _whole(level, 256))
-
-
-def _shear_x(image: Image.Image, level: float, sign: int) -> Image.Image:
-    return _affine(image, 1, sign * level * 0.3 / 10, 0, 0, 1, 0)
-
-
-def _shear_y(image: Image.Image, level: float, sign: int) -> Image.Image:
-    return _affine(image, 1, 0, 0, sign * level * 0.3 / 10, 1, 0)
-
-
-def _translate_x(image: Image.Image, level: float, sign: int) -> Image.Image:
-    return _affine(image, 1, 0, sign * _whole(level, image.width / 3), 0, 1, 0)
-
-
-def _translate_y(image: Image.Image, level: float, sign: int) -> Image.Image:
-    return _affine(image, 1, 0, 0, 0, 1, sign * _whole(level, image.height / 3))
-
-
-OPERATIONS: tuple[Operation, ...] = (
-    _autocontrast,
-    _equalize,
-    _posterize,
-    _rotate,
-    _solarize,
-    _shear_x,
-    _shear_y,
-    _translate_x,
-    _translate_y,
-)
+#: by name, in the order of their numbers; a level is in [0.1, 1) and a sign 1 or -1
+OPERATIONS: dict[str, Operation] = {
+    "autocontrast": lambda image, level, sign: ImageOps.autocontrast(image),
+    "equalize": lambda image, level, sign: ImageOps.equalize(image),
+    "posterize": lambda image, level, sign: ImageOps.posterize(image, 4 - _whole(level, 4)),
+    "rotate": lambda image, level, sign: image.rotate(sign * _whole(level, 30), Image.Resampling.BILINEAR),
+    "solarize": lambda image, level, sign: ImageOps.solarize(image, 256 - _whole(level, 256)),
+    "shear_x": lambda image, level, sign: _affine(image, 1, sign * level * 0.3 / 10, 0, 0, 1, 0),
+    "shear_y": lambda image, level, sign: _affine(image, 1, 0, 0, sign * level * 0.3 / 10, 1, 0),
+    "translate_x": lambda image, level, sign: _affine(
+        image, 1, 0, sign * _whole(level, image.width / 3), 0, 1, 0
+    ),
+    "translate_y": lambda image, level, sign: _affine(
+        image, 1, 0, 0, 0, 1, sign * _whole(level, image.height / 3)
+    ),
+}

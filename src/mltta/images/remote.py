@@ -52,17 +52,16 @@ def fetch(url: str, *, public: bool = False) -> bytes:
             announced = answer.headers.get("Content-Length", "")
             if announced.isdigit() and int(announced) > MOST_BYTES:
                 raise _too_large(url)
-            pieces, total = [], 0
+            found = bytearray()
             while piece := answer.read1(_PIECE):
-                pieces.append(piece)
-                total += len(piece)
-                if total > MOST_BYTES:
+                found += piece
+                if len(found) > MOST_BYTES:
                     raise _too_large(url)
                 if time.monotonic() > end:
                     raise ImageError(f"{url}: not there after {LONGEST:.0f} seconds; download it first")
-            if announced.isdigit() and total < int(announced):
+            if announced.isdigit() and len(found) < int(announced):
                 raise ImageError(f"{url}: the connection broke off; try again")
-            return b"".join(pieces)
+            return bytes(found)
     except urllib.error.HTTPError as error:
         raise ImageError(f"{url}: the server answers {error.code} {error.reason}") from None
     except TimeoutError:

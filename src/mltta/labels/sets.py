@@ -65,7 +65,7 @@ class LabelSet:
         for position, (name, text, words) in enumerate(entries, start=1):
             for value in (name, text):
                 if not isinstance(value, str):
-                    raise LabelError(_not_a_string(value, position, self.source))
+                    raise _not_a_string(value, position, self.source)
                 if not label_key(value):
                     raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or write a name.")
             for value in (name, text, *(word for word in words if isinstance(word, str))):
@@ -188,7 +188,7 @@ class LabelSet:
             name = fields.get("name")
             text = fields.get("text", name)
             if not isinstance(name, str) or not isinstance(text, str):
-                raise LabelError(_not_a_string(entry, position, source))
+                raise _not_a_string(entry, position, source)
             words = _tidy_synonyms(fields.get("synonyms", ()), name)
             place = places.setdefault(label_key(name), len(names))
             if place < len(names) and label_key(name):
@@ -244,9 +244,8 @@ def _tidy_synonyms(synonyms: object, name: str) -> tuple[str, ...]:
     raise LabelError(f"The synonyms of {name!r} must be a list of words, not {shown(synonyms)}.")
 
 
-def _not_a_string(value: object, position: int, source: str) -> str:
-    """Say which entry is no label."""
-    return f"Label {position} ({source}) is not a string: {shown(value)}. {_HOW}"
+def _not_a_string(value: object, position: int, source: str) -> LabelError:
+    return LabelError(f"Label {position} ({source}) is not a string: {shown(value)}. {_HOW}")
 
 
 def _is_file(path: str) -> bool:

@@ -38,8 +38,9 @@ class Renderer(Protocol):
 class Acceleration:
     """Nothing is sped up."""
 
-    #: the tricks that are on, by name
-    tricks: Collection[str] = ()
+    def __init__(self, tricks: Collection[str] = ()):
+        #: the tricks that are on, by name
+        self.tricks = tricks
 
     def start(self, visual: torch.nn.Module) -> None:
         """Called once with the image tower, on its device."""

@@ -67,6 +67,7 @@ class Backbone:
         self.image_dtype = image_dtype
         self.model: Any = loaded.model.eval().requires_grad_(False).to(device, torch.float32)
         self.tokenizer = loaded.tokenizer
+        self.context_length = int(getattr(self.tokenizer, "context_length", None) or 77)
         self.preprocess = Preprocess.from_open_clip(loaded.preprocess)
         self.tower = TextTower(self.model)
         #: the model's own temperature, never 100 by habit
@@ -83,10 +84,6 @@ class Backbone:
     def engine(self) -> TorchEngine:
         """Encodes photos and runs methods where the model is."""
         return TorchEngine(self)
-
-    @property
-    def context_length(self) -> int:
-        return int(getattr(self.tokenizer, "context_length", None) or 77)
 
     @cached_property
     def text_fingerprint(self) -> str:
@@ -125,11 +122,7 @@ class Backbone:
     def arithmetic(self) -> str:
         """The precision that images are encoded in, in words."""
         name = str(self.image_dtype).removeprefix("torch.")
-        tf32 = (
-            self.device.type == "cuda"
-            and self.image_dtype == torch.float32
-            and torch.backends.cudnn.allow_tf32
-        )
+        tf32 = self.device.type == "cuda" and name == "float32" and torch.backends.cudnn.allow_tf32
         return f"{name}, TF32 convolutions" if tf32 else name
 
     def _image_tower(self) -> ImageTower:
@@ -148,8 +141,8 @@ class Backbone:
             return self.image_tower
         if spec not in self._local_towers:
             forward = partial(self._look_locally, spec)
-            tower = self.acceleration.image_tower(forward, self.device, self.image_dtype, spec.size)
-            self._local_towers[spec] = tower
+            make = self.acceleration.image_tower
+            self._local_towers[spec] = make(forward, self.device, self.image_dtype, spec.size)
         return self._local_towers[spec]
 
     def _look_locally(self, spec: LocalSpec, pixels: Tensor) -> Tensor:
@@ -171,8 +164,8 @@ class Backbone:
         if not isinstance(spec, LocalSpec):
             return self.renderer
         if spec.size not in self._local_renderers:
-            made = self.acceleration.renderer(self.preprocess.at(spec.size), self.device, self.image_dtype)
-            self._local_renderers[spec.size] = made
+            at = self.preprocess.at(spec.size)
+            self._local_renderers[spec.size] = self.acceleration.renderer(at, self.device, self.image_dtype)
         return self._local_renderers[spec.size]
 
     def asarray(self, values: Array) -> Tensor:
@@ -189,24 +182,19 @@ class Backbone:
         if not texts:
             raise ConfigError("no texts to encode")
         tokens = self.tokenizer(list(texts), context_length=self.context_length)
-        if not (self.tower.tunable and self.tower.causal):
-
-            @torch.no_grad()  # each thread has to be told
-            def whole(part: Tensor) -> Tensor:
-                found: Tensor = self.model.encode_text(part.to(self.device), normalize=True)
-                return found.cpu()
-
-            return torch.cat(each(whole, tokens.split(batch_size), self.device)).float()
+        causal = self.tower.tunable and self.tower.causal
         end = tokens.argmax(dim=-1)  # the end-of-text token has the highest id
-        order = end.argsort(stable=True)
+        order = end.argsort(stable=True) if causal else torch.arange(len(tokens))
 
-        @torch.no_grad()
-        def short(part: Tensor) -> Tensor:
-            length = int(end[part].max()) + 1
-            x = self.tower.embed(tokens[part, :length].to(self.device))
-            return self.tower.run(x, end[part].to(self.device)).cpu()
+        @torch.no_grad()  # each thread has to be told
+        def some(rows: Tensor) -> Tensor:
+            if not causal:
+                found: Tensor = self.model.encode_text(tokens[rows].to(self.device), normalize=True)
+                return found.cpu().float()
+            x = self.tower.embed(tokens[rows, : int(end[rows].max()) + 1].to(self.device))
+            return self.tower.run(x, end[rows].to(self.device)).cpu()
 
-        return torch.cat(each(short, order.split(batch_size), self.device))[order.argsort()]
+        return torch.cat(each(some, order.split(batch_size), self.device))[order.argsort()]
 
     def encode_labels(
         self,
@@ -245,16 +233,13 @@ class Backbone:
         if sentences:
             check_lengths(self.tokenizer, sentences, self.context_length - prompts.start - 1)
             features = self.encode_texts([text for texts in sentences.values() for text in texts])
-            place = {name: i for i, name in enumerate(labels.names)}
-            owners = torch.tensor([place[name] for name, texts in sentences.items() for _ in texts])
+            owners = torch.tensor([labels.index(name) for name, texts in sentences.items() for _ in texts])
             total = total.index_add(0, owners.to(self.device), features.to(self.device))
         return self.acceleration.label_encoder(self.tower, prompts, None, F.normalize(total, dim=-1))
 
     def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Tensor:
         """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
-        kept = None
-        if look_up:
-            kept = self._vocabularies.get(templates) or self._open_vocabulary(templates)
+        kept = self._vocabularies.get(templates) or self._open_vocabulary(templates) if look_up else None
         rows = [None if kept is None else kept.row(text) for text in labels.texts]
         new = [i for i, row in enumerate(rows) if row is None]
         if kept is None or new:

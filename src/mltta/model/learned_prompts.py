@@ -76,7 +76,7 @@ class LearnedPrompts:
         if own is not None and own != backbone.text_fingerprint:
             raise ConfigError(
                 f"{self.source} was learned for {self.about.get('model', 'another model')} (weights {own[:8]}), and "
-                f"{backbone.name} is {backbone.text_fingerprint[:8]}: train prompts for this model"
+                f"{backbone.name} is {backbone.text_fingerprint[:8]}: take prompts learned for this model"
             )
 
 
@@ -157,9 +157,7 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     found, _ = read_file(file)
     sum_ = header.pop(checksums.CHECKSUM, None)
     if sum_ is not None and sum_ != checksums.of_tensors(found, header):
-        raise WeightsError(
-            f"{file} is damaged: its checksum does not fit. Train it again, or fetch it again."
-        )
+        raise WeightsError(f"{file} is damaged: its checksum does not fit. Fetch it again.")
     if isinstance(found, Tensor):
         found = {"ctx": found}
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
@@ -173,13 +171,10 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     if len(found) == 1 and not about:  # a bare tensor, whatever it is called
         found = {"ctx": next(iter(found.values()))}
     names = {key.removeprefix("module.").removeprefix(_LEARNER): value for key, value in found.items()}
-    learned = ("ctx", "proj.", "compound_prompt")
     maple = any(name.startswith("compound_prompt") for name in names) or "proj.weight" in names
-    tensors = {
-        name: value.detach().float().contiguous()
-        for name, value in names.items()
-        if (name.startswith(learned) if maple else name == "ctx")
-    }
+    learned = ("ctx", "proj.", "compound_prompt")
+    own = [name for name in names if (name.startswith(learned) if maple else name == "ctx")]
+    tensors = {name: names[name].detach().float().contiguous() for name in own}
     if "ctx" not in tensors:
         raise WeightsError(
             f"{file} holds no prompts: there is no tensor called ctx or {_LEARNER}ctx in it, as CoOp and MaPLe have"
@@ -244,9 +239,7 @@ def _about(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
         raise WeightsError(f"{file} is not a file of prompts that this version reads")
     if about and checksums.CHECKSUM not in header:
         if about.get("format") == FORMAT:
-            raise WeightsError(
-                f"{file} is damaged: its checksum is missing. Train it again, or fetch it again."
-            )
+            raise WeightsError(f"{file} is damaged: its checksum is missing. Fetch it again.")
         log.info("%s was written before checksums were kept, so damage to it cannot be told", file)
     for name, kind in (("model", str), ("text_tower", str), ("labels", list)):
         if name in about and not isinstance(about[name], kind):

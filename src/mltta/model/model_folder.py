@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,19 +24,29 @@ WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
 #: what a model folder of ours keeps beside its files, to tell damage
 SUMS = "checksums.json"
 
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_NAME = r"[A-Za-z0-9][\w.-]*"
 
 
-@dataclass(frozen=True)
-class Whole:
+_Rule = Callable[[Any], bool]
+
+
+def _whole(most: int, least: int = 0) -> _Rule:
     """A whole number between bounds."""
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
-    most: int
-    least: int = 0
 
-    def __call__(self, value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and self.least <= value <= self.most
+def _matches(pattern: str, longest: int) -> _Rule:
+    return lambda value: (
+        isinstance(value, str) and re.fullmatch(pattern, value) is not None and len(value) < longest
+    )
+
+
+def _list_of(rule: _Rule, *lengths: int) -> _Rule:
+    return lambda value: isinstance(value, list) and len(value) in lengths and all(map(rule, value))
+
+
+def _either(one: _Rule, other: _Rule) -> _Rule:
+    return lambda value: one(value) or other(value)
 
 
 def _number(value: Any) -> bool:
@@ -47,115 +57,76 @@ def _flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _word(value: Any) -> bool:
-    return isinstance(value, str) and (not value or _NAME.fullmatch(value) is not None) and len(value) < 100
+def _rules(names: Mapping[_Rule, str], **more: Any) -> dict[str, Any]:
+    """What each setting may be: names by their rule, and settings that are tables themselves."""
+    return {name: rule for rule, some in names.items() for name in some.split()} | more
 
 
-def _repository(value: Any) -> bool:
-    return isinstance(value, str) and _REPOSITORY.fullmatch(value) is not None and len(value) < 200
-
-
-def _several(value: Any) -> bool:
-    return isinstance(value, list) and len(value) <= 4 and all(map(_number, value))
-
-
-def _layers(value: Any) -> bool:
-    return Whole(256)(value) or (
-        isinstance(value, list) and len(value) == 4 and all(map(Whole(256, 1), value))
-    )
-
-
-def _side(value: Any) -> bool:
-    one = Whole(4096, 1)
-    return one(value) or (isinstance(value, list) and len(value) == 2 and all(map(one, value)))
-
-
-_WIDTH, _COUNT = Whole(1 << 14, 1), Whole(1 << 20, 1)
-_BLOCK = dict.fromkeys(
-    ("qk_norm", "scaled_cosine_attn", "scale_heads", "scale_attn_inner", "scale_attn", "scale_fc"), _flag
+# a plain name: "hf-hub:" and "local-dir:" would fetch or read something else
+_word, _repository = _matches(f"({_NAME})?", 100), _matches(f"{_NAME}(/{_NAME})?", 200)
+_width, _several = _whole(1 << 14, 1), _list_of(_number, *range(5))
+_side = _either(_whole(4096, 1), _list_of(_whole(4096, 1), 2))
+_TRANSFORMER = _rules(
+    {
+        _width: "width",
+        (lambda value: _number(value) and 0 < value <= 64): "mlp_ratio",
+        _number: "ls_init_value",
+        _word: "pool_type block_type",
+        _flag: "final_ln_after_pool output_tokens qk_norm scaled_cosine_attn scale_heads scale_attn_inner "
+        "scale_attn scale_fc",
+    },
+    act_kwargs={"approximate": _word},
+    norm_kwargs={"eps": _number},
 )
-_TRANSFORMER = {
-    "width": _WIDTH,
-    "mlp_ratio": lambda value: _number(value) and 0 < value <= 64,
-    "ls_init_value": _number,
-    "final_ln_after_pool": _flag,
-    "pool_type": _word,
-    "output_tokens": _flag,
-    "act_kwargs": {"approximate": _word},
-    "norm_kwargs": {"eps": _number},
-    "block_type": _word,
-    **_BLOCK,
-}
-_VISION = {
-    **_TRANSFORMER,
-    "layers": _layers,
-    "head_width": _WIDTH,
-    "patch_size": Whole(1024, 1),
-    "image_size": _side,
-    "patch_dropout": _number,
-    "attentional_pool": lambda value: _flag(value) or _word(value),
-    "attn_pooler_queries": Whole(1 << 14, 1),
-    "attn_pooler_heads": Whole(1 << 10, 1),
-    "no_ln_pre": _flag,
-    "pos_embed_type": _word,
-    "timm_model_name": _word,  # a plain name: "hf-hub:" and "local-dir:" would fetch or read something else
-    "timm_model_pretrained": _flag,  # said, never heeded
-    "timm_pool": _word,
-    "timm_proj": _word,
-    "timm_proj_bias": _flag,
-    "timm_drop": _number,
-    "timm_drop_path": _number,
-}
-_TEXT = {
-    **_TRANSFORMER,
-    "context_length": Whole(4096, 1),
-    "vocab_size": Whole(1 << 21, 1),
-    "heads": Whole(1 << 10, 1),
-    "layers": Whole(256),
-    "embed_cls": _flag,
-    "pad_id": Whole(1 << 21),
-    "eos_id": Whole(1 << 21),
-    "no_causal_mask": _flag,
-    "proj_bias": _flag,
-    "proj_type": _word,
-    "hf_tokenizer_name": _repository,
-    "tokenizer_mode": _word,
-    "tokenizer_kwargs": {"clean": _word, "strip_sep_token": _flag, "context_length": Whole(4096, 1)},
-}
-_MULTIMODAL = {
-    **_TEXT,
-    "dim_head": _WIDTH,
-    "n_queries": Whole(1 << 14, 1),
-    "attn_pooler_heads": Whole(1 << 10, 1),
-}
-_MODEL = {
-    "embed_dim": _WIDTH,
-    "quick_gelu": _flag,
-    "custom_text": _flag,
-    "init_logit_scale": _number,
-    "init_logit_bias": _number,
-    "nonscalar_logit_scale": _flag,
-    "output_dict": _flag,
-    "vision_cfg": _VISION,
-    "text_cfg": _TEXT,
-    "multimodal_cfg": _MULTIMODAL,
-}
-_PREPROCESS = {
-    "size": _side,
-    "mode": _word,
-    "mean": _several,
-    "std": _several,
-    "interpolation": _word,
-    "resize_mode": _word,
-    "fill_color": lambda value: Whole(255)(value) or _several(value),
-}
+_VISION = _TRANSFORMER | _rules(
+    {
+        _either(_whole(256), _list_of(_whole(256, 1), 4)): "layers",
+        _width: "head_width attn_pooler_queries",
+        _whole(1024, 1): "patch_size",
+        _side: "image_size",
+        _number: "patch_dropout timm_drop timm_drop_path",
+        _either(_flag, _word): "attentional_pool",
+        _whole(1 << 10, 1): "attn_pooler_heads",
+        _flag: "no_ln_pre timm_model_pretrained timm_proj_bias",  # pretrained: said, never heeded
+        _word: "pos_embed_type timm_model_name timm_pool timm_proj",
+    }
+)
+_TEXT = _TRANSFORMER | _rules(
+    {
+        _whole(4096, 1): "context_length",
+        _whole(1 << 21, 1): "vocab_size",
+        _whole(1 << 10, 1): "heads",
+        _whole(256): "layers",
+        _flag: "embed_cls no_causal_mask proj_bias",
+        _whole(1 << 21): "pad_id eos_id",
+        _word: "proj_type tokenizer_mode",
+        _repository: "hf_tokenizer_name",
+    },
+    tokenizer_kwargs={"clean": _word, "strip_sep_token": _flag, "context_length": _whole(4096, 1)},
+)
+_MULTIMODAL = _TEXT | _rules({_width: "dim_head n_queries", _whole(1 << 10, 1): "attn_pooler_heads"})
+_MODEL = _rules(
+    {
+        _width: "embed_dim",
+        _flag: "quick_gelu custom_text nonscalar_logit_scale output_dict",
+        _number: "init_logit_scale init_logit_bias",
+    },
+    vision_cfg=_VISION,
+    text_cfg=_TEXT,
+    multimodal_cfg=_MULTIMODAL,
+)
+_PREPROCESS = _rules(
+    {
+        _side: "size",
+        _word: "mode interpolation resize_mode",
+        _several: "mean std",
+        _either(_whole(255), _several): "fill_color",
+    }
+)
 #: what only a caller may allow: another model's or a tokenizer's own Python
-_REMOTE = {
-    "hf_model_name": _repository,
-    "hf_model_pretrained": _flag,
-    "hf_proj_type": _word,
-    "hf_pooler_type": _word,
-}
+_REMOTE = _rules(
+    {_repository: "hf_model_name", _flag: "hf_model_pretrained", _word: "hf_proj_type hf_pooler_type"}
+)
 
 
 @dataclass(frozen=True)
@@ -318,7 +289,7 @@ def check_sums(folder: Path) -> None:
     sums = held.get("files") if isinstance(held, dict) else None
     whole = isinstance(sums, dict) and held.get(checksums.CHECKSUM) == checksums.of_data(held)
     for name, said in (sums or {}).items():
-        if not whole or not _NAME.fullmatch(name) or checksums.of_file(folder / name) != said:
+        if not whole or not re.fullmatch(_NAME, name) or checksums.of_file(folder / name) != said:
             raise WeightsError(f"{folder / name} is damaged: install mltta, or get the model, again")
     if not whole:
         raise WeightsError(f"{file} is damaged: install mltta, or get the model, again")

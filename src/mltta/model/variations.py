@@ -26,7 +26,7 @@ MODEL, REVISION = "lambdalabs/sd-image-variations-diffusers", "v2.0"
 SOURCE_SIZE = 224
 
 
-class Pipeline(Protocol):
+class VariationPipeline(Protocol):
     """What diffusers' StableDiffusionImageVariationPipeline does: the answer's ``images`` are PIL images."""
 
     def __call__(
@@ -42,7 +42,7 @@ class Pipeline(Protocol):
 def generate_variations(
     images: Iterable[Any],
     out: str | Path,
-    pipeline: Pipeline | None = None,
+    pipeline: VariationPipeline | None = None,
     *,
     count: int = 63,
     guidance: float = 3.0,
@@ -97,7 +97,7 @@ def generate_variations(
     return made
 
 
-def load_pipeline(device: str = "auto") -> Pipeline:
+def load_pipeline(device: str = "auto") -> VariationPipeline:
     """The image variation model that DiffTPT used, ready on a device."""
     try:
         diffusers = import_module("diffusers")
@@ -110,7 +110,7 @@ def load_pipeline(device: str = "auto") -> Pipeline:
         pipeline = diffusers.StableDiffusionImageVariationPipeline.from_pretrained(MODEL, revision=REVISION)
     except OSError as error:
         raise WeightsError(f"{MODEL} ({REVISION}) could not be loaded: {error}") from error
-    ready: Pipeline = pipeline.to(pick_device(device))
+    ready: VariationPipeline = pipeline.to(pick_device(device))
     return ready
 
 

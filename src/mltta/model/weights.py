@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from mltta.errors import HubError, MlttaError, WeightsError
 from mltta.model import model_folder as folder_
 from mltta.model.names import PAPER_MODELS
+from mltta.model.state_dict import infer_config, read_state_dict
 from mltta.storage import hub
 from mltta.storage.folders import MINI
 from mltta.storage.hub import cache_only_if_cut_off
-from mltta.storage.tensors import read_file, reason
+from mltta.storage.tensors import reason
 
 #: what a temperature may be; CLIP's ends at 100, SigLIP's at about 120
 LOGIT_SCALES = (0.1, 999.0)
@@ -67,36 +68,34 @@ def load(
             run, or a text tower of another repository.
         random_weights: build the model untrained, for benchmarks and tests of shapes.
     """
-    loaded = _load(name, weights, quick_gelu, allow_torchscript, allow_remote_code, random_weights)
+    loaded = _found(name, weights, quick_gelu, allow_torchscript, allow_remote_code, random_weights)
     check_numbers(loaded)
     return loaded
 
 
-def _load(
+def _found(
     name: str | None,
     weights: str | Path | None,
     quick_gelu: bool | None,
-    allow_torchscript: bool,
-    allow_remote_code: bool,
-    random_weights: bool,
+    script: bool,
+    remote: bool,
+    random: bool,
 ) -> Loaded:
     if name == "mini" and weights is None:
         return replace(_from_folder(MINI), name="mini")
     if name is not None and Path(name).is_dir():
-        return _from_folder(Path(name), None if weights is None else Path(weights), allow_remote_code)
+        return _from_folder(Path(name), None if weights is None else Path(weights), remote)
     if name is not None and name.startswith(hub.PREFIX):
-        return _from_repository(name, allow_remote_code)
+        return _from_repository(name, remote)
     if name is not None and ":" in name and weights is None:
         name, _, weights = name.partition(":")
-    if weights is not None and _looks_like_file(weights):
-        return _from_file(name, Path(weights), quick_gelu, allow_torchscript)
+    if weights is not None and (
+        Path(weights).exists() or str(weights).endswith(SUFFIXES) or "/" in str(weights)
+    ):
+        return _from_file(name, Path(weights), quick_gelu, script)
     if name is None:
         raise WeightsError("no model named: give a model name, a folder or a weights file")
-    return _from_name(name, None if weights is None else str(weights), random_weights)
-
-
-def _looks_like_file(weights: str | Path) -> bool:
-    return Path(weights).exists() or str(weights).endswith(SUFFIXES) or "/" in str(weights)
+    return _from_name(name, None if weights is None else str(weights), random)
 
 
 def _from_name(name: str, tag: str | None, random_weights: bool) -> Loaded:
@@ -124,25 +123,20 @@ def _from_name(name: str, tag: str | None, random_weights: bool) -> Loaded:
     config = open_clip.get_pretrained_cfg(arch, tag)
     if not config:
         raise WeightsError(f"{name} has no weights called {tag!r}; it has {', '.join(tags) or 'none'}")
-    # the tag knows its activation: OpenAI's weights need QuickGELU whatever the plain name says
-    return _from_hub(arch, tag, f"{name}:{tag}", force_quick_gelu=bool(config.get("quick_gelu")))
-
-
-def _from_hub(arch: str, tag: str | None, name: str, **options: Any) -> Loaded:
-    import open_clip
-
+    name = f"{name}:{tag}"
     try:
         with _quiet(), cache_only_if_cut_off() as cut_off:
-            model = open_clip.create_model(arch, pretrained=tag, require_pretrained=True, **options)
+            # the tag knows its activation: OpenAI's weights need QuickGELU whatever the plain name says
+            quick = bool(config.get("quick_gelu"))
+            model = open_clip.create_model(
+                arch, pretrained=tag, require_pretrained=True, force_quick_gelu=quick
+            )
             tokenizer = open_clip.get_tokenizer(arch)
     except Exception as error:  # open_clip and the hub raise many kinds; the user needs one message
+        what = f"could not be loaded: {reason(error)}"
         if cut_off:
-            raise WeightsError(
-                f"the weights of {name} are not on this machine and the model hub cannot be reached\n{WAYS_OUT}"
-            ) from error
-        raise WeightsError(
-            f"the weights of {name} could not be loaded: {reason(error)}\n{WAYS_OUT}"
-        ) from error
+            what = "are not on this machine and the model hub cannot be reached"
+        raise WeightsError(f"the weights of {name} {what}\n{WAYS_OUT}") from error
     return Loaded(name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
 
 
@@ -215,10 +209,11 @@ def check_numbers(loaded: Loaded) -> None:
                 raise WeightsError(
                     f"the weights of {loaded.name} are damaged: {name} holds a value that is not a finite number"
                 )
-    scale = getattr(loaded.model, "logit_scale", None)
-    if scale is not None and not LOGIT_SCALES[0] <= float(scale.detach().exp().max()) <= LOGIT_SCALES[1]:
+    held = getattr(loaded.model, "logit_scale", None)
+    scale = 1.0 if held is None else float(held.detach().exp().max())
+    if not LOGIT_SCALES[0] <= scale <= LOGIT_SCALES[1]:
         raise WeightsError(
-            f"the weights of {loaded.name} have a logit scale of {float(scale.detach().exp().max()):g}, beyond reason "
+            f"the weights of {loaded.name} have a logit scale of {scale:g}, beyond reason "
             f"(models are trained with 10 to 150): the file is damaged or not a CLIP model"
         )
 
@@ -265,63 +260,6 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
     preprocess = dict(open_clip.get_model_preprocess_cfg(model))
     preprocess.setdefault("size", getattr(model.visual, "image_size", 224))
     return Loaded(f"{name or path.stem}:{path.name}", model, tokenizer, preprocess)
-
-
-def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[str, Tensor], bool]:
-    """Read tensors from a file without running code in it; also says whether it is OpenAI's own archive."""
-    found, is_openai = read_file(path, allow_torchscript)
-    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
-        found = found["state_dict"]
-    if not isinstance(found, dict) or not found or not all(isinstance(v, Tensor) for v in found.values()):
-        raise WeightsError(f"{path} holds no state_dict of tensors")
-    if not all(isinstance(key, str) for key in found):
-        raise WeightsError(f"{path} holds no state_dict: its tensors have no names")
-    state = {key.removeprefix("module."): value for key, value in found.items()}
-    is_openai |= "input_resolution" in state
-    for extra in ("input_resolution", "context_length", "vocab_size"):
-        state.pop(extra, None)
-    return {key: v.float() if v.is_floating_point() else v for key, v in state.items()}, is_openai
-
-
-def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:
-    """The open_clip configuration of a state_dict in OpenAI's layout, read off its shapes."""
-
-    def count(prefix: str, at: int) -> int:
-        return len({key.split(".")[at] for key in state if key.startswith(prefix)})
-
-    try:
-        width = state["ln_final.weight"].shape[0]
-        text = {
-            "context_length": state["positional_embedding"].shape[0],
-            "vocab_size": state["token_embedding.weight"].shape[0],
-            "width": width,
-            "heads": width // 64,
-            "layers": count("transformer.resblocks.", 2),
-        }
-        vision: dict[str, Any]
-        if "visual.proj" in state:
-            patch = state["visual.conv1.weight"].shape[-1]
-            grid = round((state["visual.positional_embedding"].shape[0] - 1) ** 0.5)
-            vision = {
-                "layers": count("visual.transformer.resblocks.", 3),
-                "width": state["visual.conv1.weight"].shape[0],
-                "patch_size": patch,
-                "image_size": patch * grid,
-            }
-        else:
-            grid = round((state["visual.attnpool.positional_embedding"].shape[0] - 1) ** 0.5)
-            vision = {
-                "layers": tuple(count(f"visual.layer{stage}.", 2) for stage in (1, 2, 3, 4)),
-                "width": state["visual.layer1.0.conv1.weight"].shape[0],
-                "image_size": grid * 32,
-            }
-        return {"embed_dim": state["text_projection"].shape[1], "vision_cfg": vision, "text_cfg": text}
-    except (KeyError, IndexError) as error:
-        lacking = f"no {error.args[0]}" if isinstance(error, KeyError) else "its tensors have other shapes"
-        raise WeightsError(
-            f"the file is not in OpenAI's CLIP layout ({lacking}): name its architecture too, "
-            "e.g. --model ViT-B-16 --weights FILE"
-        ) from error
 
 
 @contextmanager

@@ -24,14 +24,9 @@ def coco_text(records: Iterable[Record], page: Page) -> str:
             continue
         images.append({"id": len(images) + 1, "file_name": printable(record["image"])})
         for item in record["labels"]:
-            annotations.append(
-                {
-                    "id": len(annotations) + 1,
-                    "image_id": len(images),
-                    "category_id": numbers[item["label"]],
-                    "score": round(item["score"], 6),
-                }
-            )
+            known = {"id": len(annotations) + 1, "image_id": len(images)}
+            label = {"category_id": numbers[item["label"]], "score": round(item["score"], 6)}
+            annotations.append({**known, **label})
     categories = [{"id": number, "name": label} for label, number in numbers.items()]
     parts = {"images": images, "categories": categories, "annotations": annotations}
     lists = ",\n".join(

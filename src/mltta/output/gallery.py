@@ -55,14 +55,10 @@ def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
     numbers = {label: number for number, label in enumerate(page.labels)}
     folder = thumbnail_folder(page.path) if page.count > INSIDE else None
     left = iter(records)
-    texts = {
-        name: (_ASSETS / name).read_text(encoding="utf-8") for name in ("page.html", "style.css", "script.js")
-    }
-    head = (
-        texts["page.html"]
-        .replace("{style}", texts["style.css"])
-        .replace("{title}", html.escape(page.path.stem))
+    template, style, script = (
+        (_ASSETS / name).read_text(encoding="utf-8") for name in ("page.html", "style.css", "script.js")
     )
+    head = template.replace("{style}", style).replace("{title}", html.escape(page.path.stem))
     number = 0
     with part.open("w", encoding="utf-8", newline="") as file:
         names = _script(json.dumps(list(page.labels), ensure_ascii=False))
@@ -82,18 +78,14 @@ def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
                 number += 1
             file.write('<script type="application/json" class="rows">[' + ",\n".join(rows) + "]</script>\n")
             file.write('<script type="text/plain" class="thumbs">' + "\n".join(thumbs) + "</script>\n")
-        file.write(f"<script>\n{texts['script.js']}</script>\n</body>\n</html>\n")
+        file.write(f"<script>\n{script}</script>\n</body>\n</html>\n")
 
 
 def _row(record: Record, numbers: Mapping[str, int], home: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"name": printable(record["image"]), "url": _url(record["image"], home)}
     if "error" in record:
         return row | {"labels": [], "error": printable(record["error"])}
-    here = set(record["present"])
-    row["labels"] = [
-        [numbers[item["label"]], round(item["score"], 4), int(item["label"] in here)]
-        for item in record["labels"]
-    ]
+    row["labels"] = [[numbers[item["label"]], round(item["score"], 4)] for item in record["labels"]]
     if record.get("where"):
         row["heat"] = {numbers[label]: levels for label, levels in record["where"].items()}
     return row

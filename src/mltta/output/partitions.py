@@ -119,28 +119,24 @@ class Partitions:
         """Every photo's record, in the order of the sources; a part that is not what was written is refused."""
         if len(self.parts) < self.count:
             raise MlttaError(
-                f"{self.folder} is not finished: {len(self.parts):,} of {self.count:,} shards are done; run the "
-                "command that began it again"
+                f"{self.folder} is not finished: {len(self.parts):,} of {self.count:,} shards are done; rerun the "
+                "command that began it"
             )
-        for shard in sorted(self.parts):
-            yield from read_part(self.folder, self.parts[shard])
-
-
-def read_part(folder: Folder, part: Part) -> Iterator[Record]:
-    """The records of a shard, its checksum looked at."""
-    content = whole_part(folder, part)
-    if content is None:
-        raise MlttaError(
-            f"{folder}/{part.name} is missing or damaged; run the command that wrote it again, which redoes it alone"
-        )
-    _, parquet = open_pyarrow()
-    for row in parquet.read_table(io.BytesIO(content)).to_pylist():
-        if row["error"] is not None:
-            yield {"image": row["image"], "error": row["error"]}
-        else:
-            shown = zip(row["labels"], row["scores"], strict=True)
-            labels = [{"label": label, "score": score} for label, score in shown]
-            yield {"image": row["image"], "present": row["labels"], "labels": labels}
+        _, parquet = open_pyarrow()
+        for _, part in sorted(self.parts.items()):
+            content = whole_part(self.folder, part)
+            if content is None:
+                raise MlttaError(
+                    f"{self.folder}/{part.name} is missing or damaged; rerun the command that wrote it, which redoes "
+                    "it alone"
+                )
+            for row in parquet.read_table(io.BytesIO(content)).to_pylist():
+                if row["error"] is not None:
+                    yield {"image": row["image"], "error": row["error"]}
+                    continue
+                shown = zip(row["labels"], row["scores"], strict=True)
+                labels = [{"label": label, "score": score} for label, score in shown]
+                yield {"image": row["image"], "present": row["labels"], "labels": labels}
 
 
 def whole_part(folder: Folder, part: Part) -> bytes | None:

@@ -17,9 +17,9 @@ INK, FAINT, BAR = "#1b1f24", "#6b7280", "#0f766e"
 
 def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
     """The photo at a fixed height with bars of the labels shown; where the best one was found, the photo is warm."""
-    width = min(max(1, round(image.width * HEIGHT / image.height)), 3 * HEIGHT)
+    photo = _at_height(image, HEIGHT)
+    width = photo.width
     canvas = Image.new("RGB", (width + PANEL, HEIGHT), "white")
-    photo = image.resize((width, HEIGHT), Image.Resampling.LANCZOS)
     heat = next((tags.where[label] for label in tags.present if label in tags.where), None)
     canvas.paste(photo if heat is None else warmed(photo, heat), (0, 0))
     draw = ImageDraw.Draw(canvas)
@@ -49,8 +49,8 @@ def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:
     """The photo once for each label shown, warm where it was found, its name and score below."""
     shown = [item for item in tags.shown if item["label"] in tags.where][:most]
     height, font = 240, ImageFont.load_default(size=17)
-    width = min(max(1, round(image.width * height / image.height)), 3 * height)
-    small = image.resize((width, height), Image.Resampling.LANCZOS)
+    small = _at_height(image, height)
+    width = small.width
     across = min(4, max(1, len(shown)))
     down = max(1, -(-len(shown) // across))
     sheet = Image.new("RGB", (across * (width + MARGIN) + MARGIN, down * (height + 40) + MARGIN), "white")
@@ -61,6 +61,12 @@ def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:
         text = _fit(draw, f"{item['label']} {item['score']:.2f}", font, width)
         draw.text((left, top + height + 6), text, INK, font)
     return sheet
+
+
+def _at_height(image: Image.Image, height: int) -> Image.Image:
+    """The photo at a height; a panorama is squeezed."""
+    width = min(max(1, round(image.width * height / image.height)), 3 * height)
+    return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
 def _fit(

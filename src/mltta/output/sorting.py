@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 
 from mltta.errors import ConfigError
@@ -64,14 +65,13 @@ class Sorting:
 
     def _free(self, photo: Path, folder: Path) -> Path | None:
         """A name in a folder that is not taken; None where the photo is there already."""
-        number = 1
-        while True:
+        for number in count(1):
             target = folder / (photo.name if number == 1 else f"{photo.stem}-{number}{photo.suffix}")
             if not os.path.lexists(target):
                 return target
             if target.is_file() and (target.samefile(photo) or (not self.link and _same(photo, target))):
                 return None
-            number += 1
+        raise AssertionError  # there is always another number
 
     def _put(self, photo: Path, target: Path) -> None:
         with atomic.writing(target):
@@ -99,32 +99,28 @@ def _same(photo: Path, other: Path) -> bool:
 class PicturePaths:
     """Where the pictures of photos go: under the photos' own names, in folders like theirs, never two in one place.
 
-    >>> paths = PicturePaths(Path("out"), ".png")
+    >>> paths = PicturePaths(Path("out"))
     >>> [paths(Path("in/sub") / name, Path("in")).as_posix() for name in ("a.jpg", "a.png")]
     ['out/sub/a.png', 'out/sub/a.png.png']
     """
 
-    def __init__(self, folder: Path, suffix: str = ""):
-        self.folder, self.suffix = folder, suffix
-        self._taken: dict[Path, Path] = {}
+    def __init__(self, folder: Path):
+        self.folder = folder
         self._of: dict[Path, Path] = {}
+        self._taken: set[Path] = set()
 
     def __call__(self, photo: Path, root: Path | None) -> Path:
         """The place of a photo that was found under a root, or given itself."""
         if photo not in self._of:
-            place = next(place for place in self._candidates(photo, root) if place not in self._taken)
-            self._taken[place] = photo
-            self._of[photo] = place
+            self._of[photo] = next(path for path in self._candidates(photo, root) if path not in self._taken)
+            self._taken.add(self._of[photo])
         return self._of[photo]
 
     def _candidates(self, photo: Path, root: Path | None) -> Iterator[Path]:
         inner = Path(photo.name) if root is None else photo.relative_to(root)
         own = Path((root or photo.parent).resolve().name)
         for below in (inner, own / inner):
-            if self.suffix:
-                yield self.folder / below.with_suffix(self.suffix)
-            yield self.folder / below.with_name(f"{below.name}{self.suffix}")
-        number = 2
-        while True:
-            yield self.folder / inner.with_name(f"{inner.stem}-{number}{self.suffix or inner.suffix}")
-            number += 1
+            yield self.folder / below.with_suffix(".png")
+            yield self.folder / below.with_name(f"{below.name}.png")
+        for number in count(2):
+            yield self.folder / inner.with_name(f"{inner.stem}-{number}.png")

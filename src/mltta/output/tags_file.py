@@ -23,15 +23,15 @@ class TagsFile:
     """One file of an output, in one format."""
 
     def __init__(self, path: Path, format: str, wide: bool, journal: TagsJournal):
-        self.path, self.how, self.journal = path, [format, wide and format in WIDE], journal
-        self.text = text_format(*self.how)
+        self.path, self.format, self.wide, self.journal = path, format, wide and format in WIDE, journal
+        self.text = text_format(format, self.wide)
         self._growing: IO[bytes] | None = None
 
     @property
     def waits(self) -> bool:
         """Whether what is there is the file that --overwrite is to replace."""
-        seals = self.journal.seals.get(self.path.name)
-        return bool(seals) and seals[-1].format is None and self.path.is_file()
+        seal = self.journal.last_seal(self.path.name)
+        return seal is not None and seal.format is None and self.path.is_file()
 
     def wait(self) -> None:
         """Remember the file that is there as one that may be replaced."""
@@ -43,12 +43,11 @@ class TagsFile:
         self.close()
         records = (self.journal.record(image) for image in order)
         with writing(self.path), replacing(self.path) as part:
-            write_tags(part, self.how[0], records, Page(self.path, len(order), labels, self.how[1]))
+            write_tags(part, self.format, records, Page(self.path, len(order), labels, self.wide))
             size, crc = _measure(part, [])[-1]
-            seals = self.journal.seals.get(self.path.name)
-            last = seals[-1] if seals else None
-            if last is None or (last.size, last.crc, last.format) != (size, crc, self.how):
-                self.journal.seal(self.path.name, size, crc, self.how)
+            last, how = self.journal.last_seal(self.path.name), [self.format, self.wide]
+            if last is None or (last.size, last.crc, last.format) != (size, crc, how):
+                self.journal.seal(self.path.name, size, crc, how)
 
     def grow(self, order: Sequence[str], labels: Sequence[str]) -> None:
         """Write what is done, if what comes can be added behind it."""

@@ -85,6 +85,10 @@ class TagsJournal:
         self._append({"written": size, "of": f"{crc:08x}", "as": format, "file": name})
         self.seals.setdefault(name, []).append(Seal(size, crc, format, self._end))
 
+    def last_seal(self, name: str) -> Seal | None:
+        """What is known of a file as it should be now."""
+        return self.seals[name][-1] if name in self.seals else None
+
     def record(self, image: str) -> Record:
         """An image's last record."""
         assert self._file is not None

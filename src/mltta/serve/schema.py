@@ -128,7 +128,7 @@ SCHEMAS: dict[str, Any] = models_json_schema(
 
 def body(kind: type[BaseModel], form: bool = False) -> dict[str, Any]:
     """The body of a call for /openapi.json: JSON, or also a form."""
-    content = {"application/json": {"schema": {"$ref": _REF.format(model=kind.__name__)}}}
+    content: dict[str, Any] = {"application/json": {"schema": {"$ref": _REF.format(model=kind.__name__)}}}
     if form:
         # a form sends files, and text for what JSON nests
         text = {"labels": "Also one label per line, or commas between them.", "settings": "A JSON object."}

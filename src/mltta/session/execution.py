@@ -1,21 +1,29 @@
-"""How a run is carried out where it is: images at once, who decodes, compiling. What is not said is chosen and logged.
+"""How a run is carried out: batch size, who decodes, compiling, and what is prepared ahead.
 
-Nothing here changes a result beyond the rounding of a GPU.
+Nothing here changes a result beyond the rounding of a GPU. What is not given is chosen and logged.
 """
 
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
 
+T = TypeVar("T")
+K = TypeVar("K")
 log = logging.getLogger("mltta")
+_work: Callable[[Any], Any] | None = None
 # Compiling takes half a minute, and saves about a millisecond and a half of an image's 64 views.
 COMPILED_IMAGES = 20_000
 MOST_DECODERS = 16
@@ -23,13 +31,13 @@ MOST_DECODERS = 16
 
 @dataclass(frozen=True)
 class Execution:
-    """What to do as told; None chooses.
+    """How to run; None chooses.
 
     Args:
-        batch_size: images at once; what a kill can lose.
-        workers: processes that decode images and make views; by default threads of this process do, which copy nothing.
+        batch_size: images per batch, which is what a kill can lose.
+        workers: processes that decode images and render views; by default threads of this process, which copy nothing.
         compile: compile the image tower first.
-        threads: how many decode where no processes do.
+        threads: number of decoding threads if there are no processes.
     """
 
     batch_size: int | None = None
@@ -45,22 +53,82 @@ class Execution:
             )
 
     def prepare(self, backbone: Backbone, images: int) -> None:
-        """Compile the image tower where that pays for so many images."""
+        """Compile the image tower if that pays off for this many images."""
         pays = backbone.device.type == "cuda" and images >= COMPILED_IMAGES
         if pays if self.compile is None else self.compile:
             log.debug("compiling the image tower for %d images", images)
             backbone.image_tower.compile()
 
     def decoders(self, backbone: Backbone) -> int:
-        """Threads that decode and make views where no processes do: one a core, on a CPU beside those that encode."""
-        # beside a CPU's encoding few are enough, and each holds all views of two photos
+        """Number of decoding threads if there are no processes: one per core."""
+        # next to encoding on a CPU a few are enough, and each holds all views of two photos
         chosen = self.threads or min(8 if backbone.device.type == "cpu" else MOST_DECODERS, cores())
         log.debug("%d threads decode images", chosen)
         return chosen
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def in_order(
+    work: Callable[[Any], T], keys: Iterable[Any], *, workers: int, threads: int = 1, ahead: int
+) -> Iterator[T]:
+    """Results of ``work`` for each key, in order, with at most ``ahead`` started before they are needed.
+
+    Args:
+        workers: number of processes; 0: threads of this process, so that neither keys nor results are copied.
+        threads: number of threads if there are no processes. Decoding and resizing release the interpreter lock.
+    """
+    pool: Executor
+    submit: Callable[[Any], Future[T]]
+    if workers:
+        pool = ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (work,))
+        submit = lambda key: pool.submit(_do, key)  # noqa: E731
+    else:
+        pool = ThreadPoolExecutor(threads, "mltta-ahead")
+        submit = lambda key: pool.submit(work, key)  # noqa: E731
+    waiting: deque[Future[T]] = deque()
+    try:
+        for key in keys:
+            waiting.append(submit(key))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(work: Callable[[Any], Any]) -> None:
+    """Each worker process receives the work once, and uses one thread."""
+    global _work
+    _work = work
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+def _do(key: Any) -> Any:
+    assert _work is not None
+    return _work(key)
+
+
+def overlapped(items: Iterable[K], begin: Callable[[K], Callable[[], T]], behind: bool) -> Iterator[T]:
+    """Begin each item, then finish it by calling what ``begin`` returned, in order.
+
+    Args:
+        behind: finish an item once the next one is there, before that one begins: a GPU works in between.
+    """
+    finish: Callable[[], T] | None = None
+    for item in items:
+        if finish is not None:
+            yield finish()
+        finish = begin(item)
+        if not behind:
+            yield finish()
+            finish = None
+    if finish is not None:
+        yield finish()

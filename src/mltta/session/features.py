@@ -14,9 +14,8 @@ from mltta.errors import ConfigError, ImageError
 from mltta.images.decode import load_image
 from mltta.images.specs import AnySpec
 from mltta.model.encoded import Encoded, look_at, union
-from mltta.session.ahead import in_order
 from mltta.session.cache import FeatureCache
-from mltta.session.execution import Execution
+from mltta.session.execution import Execution, in_order
 from mltta.session.prepare import Photo, Prepare, Prepared
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,14 @@ from mltta.errors import ImageError
 from mltta.images.budget import open_file
 from mltta.images.decode import image_id, load_image
 from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
-from mltta.images.views import Preprocess, generated_files, render_local, render_views
-from mltta.session.cache import NAME_BYTES, FeatureCache
+from mltta.images.views import RENDERING, Preprocess, generated_files, render_local, render_views
+
+if TYPE_CHECKING:
+    from mltta.model.backbone import Backbone
+    from mltta.session.cache import FeatureCache
+
+#: bytes of the name of an image in a feature cache
+NAME_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -158,3 +164,8 @@ def _views_name(content: bytes, spec: AnySpec, name: str) -> bytes:
     for file in generated_files(spec, name):
         digest.update(_content(file)[0])
     return digest.digest()
+
+
+def rendering(backbone: Backbone, spec: AnySpec) -> str:
+    """How views are made where this backbone is: AugMix on a GPU differs from Pillow's by a level here and there."""
+    return f"{RENDERING}, augmix on gpu" if spec.augmix and backbone.device.type != "cpu" else RENDERING

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from mltta.decision import Decision
 from mltta.images.specs import AnySpec
 from mltta.methods.base import Method, State
-from mltta.session.ahead import overlapped
-from mltta.session.cache import FeatureCache, rendering
-from mltta.session.execution import Execution
+from mltta.session.cache import FeatureCache
+from mltta.session.execution import Execution, overlapped
 from mltta.session.features import Features, FeatureStream
-from mltta.session.prepare import Photo
+from mltta.session.prepare import Photo, rendering
 from mltta.session.question import Question
 from mltta.session.scorer import Scored, Scorer
 

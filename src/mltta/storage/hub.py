@@ -37,18 +37,13 @@ def pull(name: str, patterns: Sequence[str] = PATTERNS) -> Path:
     """Fetch "hf-hub:ORG/NAME[@REVISION]", or ORG/NAME, into the hub's cache once and return its folder."""
     from huggingface_hub import snapshot_download
 
-    name, revision = parted(name)
-    cut_off = False
-    try:
-        with cache_only_if_cut_off() as cut_off:
-            return Path(snapshot_download(name, revision=revision, allow_patterns=list(patterns)))
-    except Exception as error:  # the hub and the network raise almost anything
-        if cut_off:
-            raise HubError(
-                f"{name} is not on this machine and the Hugging Face hub cannot be reached. Connect once so that it "
-                "is cached, or give a local folder."
-            ) from error
-        raise HubError(f"{name} could not be fetched from the Hugging Face hub: {_reason(error)}") from error
+    repository, revision = parted(name)
+    offline = (
+        f"{repository} is not on this machine and the Hugging Face hub cannot be reached. Connect once so that it is "
+        "cached, or give a local folder."
+    )
+    with _asking(offline, f"{repository} could not be fetched from the Hugging Face hub"):
+        return Path(snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
 
 
 def push(
@@ -62,30 +57,35 @@ def push(
     """
     from huggingface_hub import HfApi
 
-    what = what or str(folder)
-    cut_off, name, api = False, name.removeprefix(PREFIX), HfApi()
+    what, name, api = what or str(folder), name.removeprefix(PREFIX), HfApi()
+    offline = f"{what} was not sent: the Hugging Face hub cannot be reached. Try again when it can."
+    refused = (
+        f"{what} was not sent: the hub does not let you write to {name}. Log in with `hf auth login` and a token that "
+        "may write there."
+    )
+    with _asking(offline, f"{what} was not sent to {name}", refused):
+        url = api.create_repo(name, private=private, exist_ok=True)
+        allowed, message = list(files) or PATTERNS, "Upload with mltta"
+        api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=allowed, commit_message=message)
+        return str(url)
+
+
+@contextmanager
+def _asking(offline: str, failed: str, refused: str = "") -> Iterator[None]:
+    """Turn what the hub and the network raise, which is almost anything, into words for the user."""
+    cut_off = False
     try:
         with cache_only_if_cut_off() as cut_off:
-            url = api.create_repo(name, private=private, exist_ok=True)
-            api.upload_folder(
-                repo_id=name,
-                folder_path=folder,
-                allow_patterns=list(files) or PATTERNS,
-                commit_message="Upload with mltta",
-            )
-    except Exception as error:  # the hub and the network raise almost anything
-        if cut_off:
-            raise HubError(
-                f"{what} was not sent: the Hugging Face hub cannot be reached. Try again when it can."
-            ) from error
+            yield
+    except Exception as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
-        if status in (401, 403) or type(error).__name__ == "LocalTokenNotFoundError":
-            raise HubError(
-                f"{what} was not sent: the hub does not let you write to {name}. Log in with `hf auth login` and a "
-                "token that may write there."
-            ) from error
-        raise HubError(f"{what} was not sent to {name}: {_reason(error)}") from error
-    return str(url)
+        denied = status in (401, 403) or type(error).__name__ == "LocalTokenNotFoundError"
+        reason = next(
+            (line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__
+        )
+        raise HubError(
+            offline if cut_off else refused if denied and refused else f"{failed}: {reason}"
+        ) from error
 
 
 @contextmanager
@@ -106,8 +106,3 @@ def cache_only_if_cut_off() -> Iterator[bool]:
         yield cut_off
     finally:
         constants.HF_HUB_OFFLINE = before
-
-
-def _reason(error: Exception) -> str:
-    """The first line of an error that says something."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -45,13 +45,12 @@ def line_content(line: bytes) -> dict[str, Any] | None:
 
 
 def read_lines(
-    file: IO[bytes], beside: Callable[[dict[str, Any]], bytes | None] | None = None, checked: bool = True
+    file: IO[bytes], beside: Callable[[dict[str, Any]], bytes | None] | None = None
 ) -> Iterator[SealedLine]:
     """The lines of a journal from where the file stands on; the last one may be cut off.
 
     Args:
         beside: reads what a line's checksum covers in another file; None if that is not there.
-        checked: whether lines have checksums.
     """
     for line in file:
         held = line_content(line) if line.endswith(b"\n") else None
@@ -60,8 +59,6 @@ def read_lines(
             yield SealedLine(None, len(line), cut_off=True)
             return
         seal = _SEAL.search(line)
-        if checked and (
-            seal is None or zlib.crc32(more, zlib.crc32(line[: seal.start()])) != int(seal[1], 16)
-        ):
+        if seal is None or zlib.crc32(more, zlib.crc32(line[: seal.start()])) != int(seal[1], 16):
             held = None
         yield SealedLine(held, len(line))

@@ -31,7 +31,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
     finally:
         with suppress(
             OSError
-        ):  # before it is let go, so that nobody else's is removed; Windows wants it closed first
+        ):  # before it is let go, or another's may be removed; Windows wants it closed first
             if sys.platform == "win32":
                 file.close()
             path.unlink()
@@ -63,7 +63,6 @@ def _take(path: Path, what: str) -> IO[bytes]:
 
 def _claim(file: IO[bytes]) -> None:
     """Take the system's lock, or raise OSError at once."""
-    file.seek(0)
     if sys.platform == "win32":
         import msvcrt
 

@@ -19,16 +19,8 @@ from mltta.errors import MlttaError
 SETTINGS, LABELS, ANNOTATIONS = 1 << 20, 64 << 20, 8 << 30
 #: what parsers raise when they are fed with something else
 UNREADABLE = (
-    ValueError,
-    KeyError,
-    TypeError,
-    IndexError,
-    AttributeError,
-    OverflowError,
-    RecursionError,
-    MemoryError,
-    EOFError,
-    csv.Error,
+    *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError),
+    *(RecursionError, MemoryError, EOFError, csv.Error),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
@@ -12,8 +12,8 @@ Source = Literal["paper", "ours"]
 
 
 @dataclass(frozen=True)
-class Place:
-    """One rendered place: its number, what follows it in brackets, whether it is the best, its footnote."""
+class GridCell:
+    """A number as text, what follows it in brackets, whether it is the best, its footnote."""
 
     number: str = ""
     aside: str = ""
@@ -32,31 +32,21 @@ class Head:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table laid out: rows of places under heads, in groups, with footnotes by letter."""
+    """A table laid out: rows of cells under heads, in groups, with footnotes by letter."""
 
     heads: tuple[Head, ...]
-    groups: tuple[tuple[str, tuple[tuple[str, tuple[Place, ...]], ...]], ...]
+    groups: tuple[tuple[str, tuple[tuple[str, tuple[GridCell, ...]], ...]], ...]
     remarks: tuple[tuple[str, str], ...]  # (letter or "", text)
 
     @property
     def width(self) -> int:
-        """Number of places in a row."""
+        """Number of cells in a row."""
         return sum(len(head.sources) for head in self.heads)
 
     @property
     def split(self) -> bool:
         """Whether the heads need a second line that names the sources."""
         return any(head.named for head in self.heads)
-
-
-@dataclass
-class _Footnotes:
-    """Letters for the distinct notes of cells, in order of appearance."""
-
-    letters: dict[str, str] = field(default_factory=dict)
-
-    def letter(self, note: str) -> str:
-        return self.letters.setdefault(note, _letter(len(self.letters))) if note else ""
 
 
 def lay_out(table: Table) -> Grid:
@@ -66,19 +56,19 @@ def lay_out(table: Table) -> Grid:
     heads = tuple(
         Head(name, column, len(used) > 1) for name, column in zip(table.columns, sources, strict=True)
     )
-    footnotes = _Footnotes()
+    letters: dict[str, str] = {}  # of the distinct notes of cells, in order of appearance
     best = _best(table)
     groups = []
     for name, members in _groups(table):
         lines = []
         for index in members:
-            places: list[Place] = []
+            row: list[GridCell] = []
             for column, cell in enumerate(table.rows[index].cells):
-                letter = footnotes.letter(cell.note)
-                places += _places(cell, sources[column], (index, column) in best, table.digits, letter)
-            lines.append((table.rows[index].name, tuple(places)))
+                letter = letters.setdefault(cell.note, _letter(len(letters))) if cell.note else ""
+                row += _grid_cells(cell, sources[column], (index, column) in best, table.digits, letter)
+            lines.append((table.rows[index].name, tuple(row)))
         groups.append((name, tuple(lines)))
-    remarks = [(letter, note) for note, letter in footnotes.letters.items()]
+    remarks = [(letter, note) for note, letter in letters.items()]
     cells = [cell for row in table.rows for cell in row.cells]
     if used == {"paper"}:
         remarks.append(("", "All numbers are the paper's."))
@@ -99,9 +89,7 @@ def _sources(table: Table, column: int) -> tuple[Source, ...]:
     cells = [row.cells[column] for row in table.rows]
     paper = any(cell.paper is not None for cell in cells)
     ours = any(cell.ours is not None for cell in cells)
-    if paper and ours:
-        return ("paper", "ours")
-    return ("paper",) if paper else ("ours",)
+    return ("paper", "ours") if paper and ours else ("paper",) if paper else ("ours",)
 
 
 def _groups(table: Table) -> list[tuple[str, list[int]]]:
@@ -132,16 +120,22 @@ def _best(table: Table) -> set[tuple[int, int]]:
     return found
 
 
-def _places(cell: Cell, sources: tuple[Source, ...], best: bool, digits: int, letter: str) -> list[Place]:
+def _grid_cells(
+    cell: Cell, sources: tuple[Source, ...], best: bool, digits: int, letter: str
+) -> list[GridCell]:
     """A cell's numbers; its footnote stands after the last of them."""
-    places = []
+    found = []
     for source in sources:
         ours = source == "ours"
         value = cell.ours if ours else cell.paper
-        number = "" if value is None else f"{value:.{digits}f}".replace("-", "−")
-        aside = _aside(cell, digits) if ours else ""
-        places.append(Place(number, aside, best and ours, letter if source == sources[-1] else ""))
-    return places
+        number = "" if value is None else _number(value, digits)
+        footnote = letter if source == sources[-1] else ""
+        found.append(GridCell(number, _aside(cell, digits) if ours else "", best and ours, footnote))
+    return found
+
+
+def _number(value: float, digits: int, sign: str = "") -> str:
+    return f"{value:{sign}.{digits}f}".replace("-", "−")
 
 
 def _aside(cell: Cell, digits: int) -> str:
@@ -149,10 +143,10 @@ def _aside(cell: Cell, digits: int) -> str:
     parts = []
     if cell.ours is not None and cell.paper is not None:
         difference = round(round(cell.ours, digits) - round(cell.paper, digits), digits)
-        parts.append(f"{difference:+.{digits}f}".replace("-", "−") if difference else f"{0:.{digits}f}")
+        parts.append(_number(difference, digits, "+" if difference else ""))
     if cell.ours is not None and cell.low is not None and cell.high is not None:
         fewer = max(digits - 1, 0)
-        parts.append(f"{cell.low:.{fewer}f} to {cell.high:.{fewer}f}".replace("-", "−"))
+        parts.append(f"{_number(cell.low, fewer)} to {_number(cell.high, fewer)}")
     return ", ".join(parts)
 
 

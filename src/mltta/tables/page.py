@@ -6,40 +6,14 @@ import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from xml.etree import ElementTree
 
 from mltta.errors import ConfigError
 from mltta.tables.cells import Table
 from mltta.tables.render import render
 
-_CSS = """
-:root { color-scheme: light dark; --ink: #1b1b1b; --paper: #fff; --soft: #666; --line: #ccc; --wash: #f4f4f2;
-  --link: #0059a8 }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --paper: #16181b; --soft: #a3a3a3; --line: #44474b;
-  --wash: #202327; --link: #7db8f0 } }
-* { box-sizing: border-box }
-body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 64rem; color: var(--ink); background: var(--paper);
-  font: 16px/1.55 system-ui, sans-serif; overflow-wrap: break-word }
-h1 { font-size: 1.7rem; line-height: 1.25 } h2 { font-size: 1.25rem; margin-top: 2.5rem }
-p { max-width: 46rem } a { color: var(--link) }
-nav { padding: .75rem 1rem; background: var(--wash); border-radius: .4rem } nav ol { margin: 0; padding-left: 1.4rem }
-figure { margin: 1.5rem 0 } figcaption { font-weight: 600; margin-bottom: .4rem; max-width: 46rem }
-figure.plot figcaption { font-weight: 400; color: var(--soft); font-size: .9rem; margin: .4rem 0 0 }
-.scroll { overflow-x: auto } svg { max-width: 100%; height: auto }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums }
-th, td { padding: .25rem .6rem; text-align: right; white-space: nowrap }
-th[scope=row], th.group { text-align: left; font-weight: 400 }
-th[scope=row] { position: sticky; left: 0; background: var(--paper) }
-th.group { font-style: italic; padding-top: .6rem }
-thead th { border-bottom: 1px solid var(--line) } th[scope=colgroup] { text-align: center }
-table { border-top: 2px solid var(--ink); border-bottom: 2px solid var(--ink) }
-tbody + tbody { border-top: 1px solid var(--line) } tbody tr:hover { background: var(--wash) }
-td small { color: var(--soft) }
-.notes { color: var(--soft); font-size: .875rem; max-width: 46rem; padding-left: 1.2rem }
-@media print { nav { display: none } .plot, tr { break-inside: avoid } table { font-size: .6rem }
-  th, td { padding: .15rem .3rem; white-space: normal } }
-"""
-
+_CSS = Path(__file__).parents[1] / "assets" / "report" / "style.css"
 # The browser itself refuses whatever a figure might try to load.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -78,7 +52,8 @@ def html_page(title: str, sections: Sequence[Section]) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{html.escape(_POLICY)}">
 <title>{html.escape(title)}</title>
-<style>{_CSS}</style>
+<style>
+{_CSS.read_text(encoding="utf-8")}</style>
 </head>
 <body>
 <header><h1>{html.escape(title)}</h1></header>

@@ -7,7 +7,7 @@ import io
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -26,29 +26,16 @@ _WIDTH = 7.0  # inches; a page scales it down where it has less room
 _TRUE, _OTHER = "#0072B2", "#A6A6A6"
 
 
-def lines(
-    title: str,
-    x: Sequence[float],
-    series: Mapping[str, Numbers],
-    xlabel: str,
-    ylabel: str,
-    xscale: Literal["log2", "linear"] = "log2",
-    bands: Mapping[str, tuple[Numbers, Numbers]] | None = None,
-) -> str:
-    """Curves over x, one per method; None is a gap. ``bands`` shades (low, high) around a curve of that name."""
+def lines(title: str, x: Sequence[float], series: Mapping[str, Numbers], xlabel: str, ylabel: str) -> str:
+    """Curves over x, whose values are powers of two, one per method; None is a gap."""
     _same_lengths(title, series, x, "x")
     with _chart(title, 4.0, xlabel, ylabel, series) as (axes, colour, made):
         for index, (name, values) in enumerate(series.items()):
-            marker = MARKERS[index % len(MARKERS)]
-            style = {"color": colour[name], "marker": marker, "markersize": 5, "linewidth": 1.8}
-            axes.plot(x, _numbers(values), label=name, **style)
-            if bands and name in bands:
-                low, high = map(_numbers, bands[name])
-                axes.fill_between(x, low, high, color=colour[name], alpha=0.18, linewidth=0)
-        if xscale == "log2":
-            axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_locator(FixedLocator(list(x)))
-            axes.xaxis.set_minor_locator(NullLocator())
+            style: dict[str, Any] = {"color": colour[name], "marker": MARKERS[index % len(MARKERS)]}
+            axes.plot(x, _numbers(values), label=name, markersize=5, linewidth=1.8, **style)
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_locator(FixedLocator(list(x)))
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     return made[0]
 
@@ -85,7 +72,11 @@ def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, y
         for name, (x, y) in points.items():
             on = name in front
             axes.plot([x], [y], "o", color=_TRUE if on else _OTHER, markersize=6 if on else 4.5, zorder=3)
-            style = {"fontsize": 6.5, "fontweight": "bold" if on else "normal", "va": "center"}
+            style: dict[str, Any] = {
+                "fontsize": 6.5,
+                "fontweight": "bold" if on else "normal",
+                "va": "center",
+            }
             axes.annotate(_short(name, 40), (x, apart[name]), (5, 0), textcoords="offset points", **style)
         steps = [points[name] for name in front]
         axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color=_TRUE, linewidth=1.2)
@@ -189,8 +180,8 @@ def _changes(axes: Axes, values: Sequence[float], before: Sequence[float]) -> No
     for row, (value, old) in enumerate(zip(values, before, strict=True)):
         axes.plot([old, old], [row - 0.36, row + 0.36], color=ink, linewidth=1.3)
         change = f"{value - old:+.2f}".replace("-", "−")
-        place, style = (max(value, old), row), {"va": "center", "fontsize": 7}
-        axes.annotate(change, place, (3, 0), textcoords="offset points", **style)
+        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7}
+        axes.annotate(change, (max(value, old), row), (3, 0), **beside)
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:

@@ -13,11 +13,18 @@ from rich.cells import cell_len
 
 from mltta.errors import ConfigError
 from mltta.tables.cells import Cell, Row, Table
-from mltta.tables.grid import Grid, Place, heading, lay_out
+from mltta.tables.grid import Grid, GridCell, heading, lay_out
 
 __all__ = ["FORMATS", "Cell", "Format", "Row", "Table", "render"]
 
 Format = Literal["markdown", "csv", "json", "latex", "html", "text"]
+
+
+#: how the best number, what is in brackets and the letter of a footnote are set
+_MD = ("**{}**", " ({})", "<sup>{}</sup>")
+_TEX = (r"\textbf{{{}}}", " ({})", "$^{{{}}}$")
+_HTML = ("<b>{}</b>", " <small>({})</small>", "<sup>{}</sup>")
+_TEXT = ("{}*", " ({})", " [{}]")
 
 
 def render(table: Table, format: Format = "text") -> str:
@@ -56,7 +63,7 @@ def _markdown(table: Table) -> str:
     for group, rows in grid.groups:
         if group:
             lines.append(_md_line([f"*{_md(group)}*", *[""] * grid.width]))
-        lines += [_md_line([_md(name), *map(_md_place, places)]) for name, places in rows]
+        lines += [_md_line([_md(name), *(_said(cell, *_MD) for cell in row)]) for name, row in rows]
     if grid.remarks:
         lines.append("")
     lines += [f"- {f'<sup>{letter}</sup> ' if letter else ''}{_md(text)}" for letter, text in grid.remarks]
@@ -70,12 +77,6 @@ def _md_line(cells: list[str]) -> str:
 def _md(text: str) -> str:
     """Text that GitHub shows as it is: one line, nothing taken for markup."""
     return re.sub(r"([\\`*_\[\]<>|~]|&(?=#?\w+;))", r"\\\1", " ".join(text.split()))
-
-
-def _md_place(place: Place) -> str:
-    number = f"**{place.number}**" if place.best else place.number
-    mark = f"<sup>{place.footnote}</sup>" if place.footnote else ""
-    return f"{number}{f' ({place.aside})' if place.aside else ''}{mark}"
 
 
 _LATEX = {
@@ -95,6 +96,13 @@ def _tex(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
 
 
+def _said(cell: GridCell, best: str, aside: str, footnote: str, escape: Callable[[str], str] = str) -> str:
+    """A cell's number and what belongs to it, each in its format."""
+    said = (best if cell.best else "{}").format(escape(cell.number))
+    said += aside.format(escape(cell.aside)) if cell.aside else ""
+    return (said + (footnote.format(cell.footnote) if cell.footnote else "")).strip()
+
+
 def _latex(table: Table) -> str:
     """A float for a document that uses booktabs."""
     grid = lay_out(table)
@@ -104,7 +112,10 @@ def _latex(table: Table) -> str:
         lines.append(r"\midrule")
         if group:
             lines.append(rf"\multicolumn{{{grid.width + 1}}}{{l}}{{\textit{{{_tex(group)}}}}} \\")
-        lines += [" & ".join([_tex(name), *map(_latex_place, places)]) + r" \\" for name, places in rows]
+        lines += [
+            " & ".join([_tex(name), *(_said(cell, *_TEX, _tex) for cell in row)]) + r" \\"
+            for name, row in rows
+        ]
     lines += [r"\bottomrule", r"\end{tabular}"]
     for letter, text in grid.remarks:
         lines.append(rf"\par\footnotesize {f'$^{{{letter}}}$ ' if letter else ''}{_tex(text)}")
@@ -124,12 +135,6 @@ def _latex_heads(grid: Grid) -> list[str]:
     return [" & ".join(names) + r" \\", rules, " & ".join(sources) + r" \\"]
 
 
-def _latex_place(place: Place) -> str:
-    number = rf"\textbf{{{_tex(place.number)}}}" if place.best else _tex(place.number)
-    mark = f"$^{{{place.footnote}}}$" if place.footnote else ""
-    return f"{number}{f' ({_tex(place.aside)})' if place.aside else ''}{mark}"
-
-
 def _html(table: Table) -> str:
     """A figure with a table that scrolls sideways where the page styles ``scroll`` so."""
     grid = lay_out(table)
@@ -140,8 +145,8 @@ def _html(table: Table) -> str:
         if group:
             title = f'<th class="group" colspan="{grid.width + 1}" scope="rowgroup">{html.escape(group)}</th>'
             lines.append(f"<tr>{title}</tr>")
-        for name, places in rows:
-            numbers = "".join(f"<td>{_html_place(place)}</td>" for place in places)
+        for name, row in rows:
+            numbers = "".join(f"<td>{_said(cell, *_HTML)}</td>" for cell in row)
             lines.append(f'<tr><th scope="row">{html.escape(name)}</th>{numbers}</tr>')
         lines.append("</tbody>")
     lines.append("</table></div>")
@@ -166,12 +171,6 @@ def _html_heads(grid: Grid) -> list[str]:
     return [f'<tr><td rowspan="2"></td>{names}</tr>', f"<tr>{sources}</tr>"]
 
 
-def _html_place(place: Place) -> str:
-    number = f"<b>{place.number}</b>" if place.best else place.number
-    aside = f" <small>({place.aside})</small>" if place.aside else ""
-    return f"{number}{aside}{f'<sup>{place.footnote}</sup>' if place.footnote else ''}"
-
-
 def _text(table: Table) -> str:
     """Aligned columns for a terminal; our best number carries a star."""
     grid = lay_out(table)
@@ -183,8 +182,8 @@ def _text(table: Table) -> str:
     for group, rows in grid.groups:
         if group:
             lines.append([group])
-        for name, places in rows:
-            lines.append([f"  {name}" if group else name, *map(_text_place, places)])
+        for name, row in rows:
+            lines.append([f"  {name}" if group else name, *(_said(cell, *_TEXT) for cell in row)])
     widths = [
         max((cell_len(line[column]) for line in lines if column < len(line)), default=0)
         for column in range(grid.width + 1)
@@ -192,7 +191,7 @@ def _text(table: Table) -> str:
     body = [_aligned(line, widths) for line in lines]
     rule = "─" * (sum(widths) + 2 * grid.width)
     remarks = [f"{f'[{letter}] ' if letter else ''}{text}" for letter, text in grid.remarks]
-    if any(place.best for _, rows in grid.groups for _, places in rows for place in places):
+    if any(cell.best for _, rows in grid.groups for _, row in rows for cell in row):
         remarks.append("*: our best.")
     return "\n".join([heading(table), rule, *body[:above], rule, *body[above:], rule, *remarks]) + "\n"
 
@@ -202,13 +201,6 @@ def _aligned(line: list[str], widths: list[int]) -> str:
     first = line[0] + " " * (widths[0] - cell_len(line[0]))
     rest = (" " * (width - cell_len(cell)) + cell for cell, width in zip(line[1:], widths[1:], strict=False))
     return "  ".join([first, *rest]).rstrip()
-
-
-def _text_place(place: Place) -> str:
-    mark = f" [{place.footnote}]" if place.footnote else ""
-    return (
-        f"{place.number}{'*' if place.best else ''}{f' ({place.aside})' if place.aside else ''}{mark}".strip()
-    )
 
 
 def _flat_heads(grid: Grid) -> list[list[str]]:

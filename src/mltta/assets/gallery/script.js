@@ -8,7 +8,7 @@ const rows = read("rows").flatMap((part) => JSON.parse(part.textContent));
 const thumbParts = read("thumbs"), thumbCache = new Map();
 rows.forEach((row, place) => {
   row.place = place;
-  row.has = new Set(row.labels.filter((own) => own[2]).map((own) => own[0]));
+  row.has = new Set(row.labels.map((own) => own[0]));
   row.words = (row.name + " " + row.labels.map((own) => LABELS[own[0]]).join(" ")).toLowerCase();
 });
 
@@ -92,7 +92,7 @@ function add(place, step) {
   tile.className = row.error ? "tile bad" : "tile";
   tile.tabIndex = place === at ? 0 : -1;
   tile.style.cssText = `left:${GAP + (place % across) * step}px;top:${GAP + Math.floor(place / across) * step}px;width:${side}px;height:${side}px`;
-  words.textContent = row.error || row.labels.filter((own) => own[2]).map((own) => LABELS[own[0]]).join(", ") || row.name.split(/[\\/]/).pop();
+  words.textContent = row.error || row.labels.map((own) => LABELS[own[0]]).join(", ") || row.name.split(/[\\/]/).pop();
   tile.title = row.name;
   if (!row.error) { const image = document.createElement("img"); image.alt = row.name; image.src = thumb(row); tile.append(image); }
   tile.append(words);
@@ -126,9 +126,8 @@ function open() {
   showHeat(null);
 }
 
-function bar(row, [label, score, present]) {
+function bar(row, [label, score]) {
   const line = document.createElement("li"), button = document.createElement("button"), number = document.createElement("small"), length = document.createElement("i");
-  line.className = present ? "" : "absent";
   number.textContent = score.toFixed(2);
   length.style.width = `${Math.max(1, 100 * score)}%`;
   button.append(LABELS[label], number, length);

@@ -57,22 +57,17 @@ class Resources:
         kept += [(_KEYWORD, word.encode()) for word in left]
         if all(key in ((2, 0), _CHARSET) for key, _ in kept):
             kept = []  # nothing is left that says something
-        self._sets = sorted(
-            kept, key=lambda own: (own[0][0], own[0][1] != 0)
-        )  # records in order, each version first
+        # records in order, the version of each first
+        self._sets = sorted(kept, key=lambda own: (own[0][0], own[0][1] != 0))
 
     def content(self) -> bytes | None:
         """The bytes behind ``HEAD``; None where nothing is left."""
         iptc = b"".join(_dataset(key, data) for key, data in self._sets)
-        blocks = []
-        for number, name, data in self._blocks:
-            if number == _DIGEST and iptc:
-                data = hashlib.md5(iptc, usedforsecurity=False).digest()
-            if number == _IPTC:
-                data = iptc
-            if iptc or number not in (_IPTC, _DIGEST):
-                blocks.append((number, name, data))
-        if iptc and not any(number == _IPTC for number, _, _ in blocks):
+        new = {_IPTC: iptc, _DIGEST: hashlib.md5(iptc, usedforsecurity=False).digest()}
+        blocks = [(number, name, new.get(number, data)) for number, name, data in self._blocks]
+        if not iptc:
+            blocks = [block for block in blocks if block[0] not in new]
+        elif not any(number == _IPTC for number, _, _ in blocks):
             blocks.append((_IPTC, b"\0\0", iptc))
         return b"".join(_block(*one) for one in blocks) or None
 
@@ -96,14 +91,8 @@ def _blocks(content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _block(number: int, name: bytes, data: bytes) -> bytes:
-    return (
-        b"8BIM"
-        + struct.pack(">H", number)
-        + name
-        + struct.pack(">I", len(data))
-        + data
-        + b"\0" * (len(data) % 2)
-    )
+    head = struct.pack(">4sH", b"8BIM", number) + name + struct.pack(">I", len(data))
+    return head + data + b"\0" * (len(data) % 2)
 
 
 def _datasets(iptc: bytes) -> Iterator[tuple[tuple[int, int], bytes]]:

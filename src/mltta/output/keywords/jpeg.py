@@ -32,12 +32,8 @@ class Jpeg:
             size = int.from_bytes(content[at + 2 : at + 4], "big")
             if marker == _SOS:
                 return cls(segments, content[at:])
-            if (
-                marker in (0xFF, 0x00, 0x01)
-                or 0xD0 <= marker <= 0xD9
-                or size < 2
-                or at + 2 + size > len(content)
-            ):
+            alone = marker in (0xFF, 0x00, 0x01) or 0xD0 <= marker <= 0xD9  # markers without a segment
+            if alone or size < 2 or at + 2 + size > len(content):
                 raise ValueError("it is damaged, or not a JPEG of the usual kind")
             segments.append((marker, content[at + 4 : at + 2 + size]))
             at += 2 + size
@@ -78,13 +74,11 @@ class Jpeg:
         """Replace a segment where it stands; a new one goes behind those that have to be first."""
         if content is not None and len(head) + len(content) > _MOST:
             raise ValueError("its notes are too long for one segment more")
-        is_it = [kind == marker and own.startswith(head) for kind, own in self.segments]
         new = [] if content is None else [(marker, head + content)]
-        if any(is_it):
-            place = is_it.index(True)
-            self.segments[place : place + 1] = new
-            return
-        place = 0
-        while place < len(self.segments) and self.segments[place][0] in (_APP0, _APP1):
-            place += 1
+        for place, (kind, own) in enumerate(self.segments):
+            if kind == marker and own.startswith(head):
+                self.segments[place : place + 1] = new
+                return
+        kinds = (kind not in (_APP0, _APP1) for kind, _ in self.segments)
+        place = next((place for place, later in enumerate(kinds) if later), len(self.segments))
         self.segments[place:place] = new

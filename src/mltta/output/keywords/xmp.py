@@ -76,11 +76,8 @@ class Packet:
 
     def sidecar(self) -> bytes:
         """As it stands in a file of its own."""
-        return ('<?xml version="1.0" encoding="UTF-8"?>\n' + _HEAD + self._pretty() + _TAIL + "\n").encode()
-
-    def _pretty(self) -> str:
         ET.indent(self._root, " ")
-        return ET.tostring(self._root, encoding="unicode")
+        return b'<?xml version="1.0" encoding="UTF-8"?>\n' + self.packet() + b"\n"
 
     def _items(self, name: str) -> list[str]:
         found = [one.attrib[name] for one in self._rdf if name in one.attrib]
