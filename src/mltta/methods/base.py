@@ -20,7 +20,6 @@ from mltta.model.encoded import Encoded, union
 from mltta.model.prompts import DEFAULT_TEMPLATE, TemplateSource
 
 if TYPE_CHECKING:
-    from mltta.methods.words import Words
     from mltta.model.backbone import Backbone
     from mltta.model.context_views import Views
     from mltta.model.label_encoder import LabelEncoder
@@ -40,6 +39,16 @@ class Teacher:
 
     text: Array  # (C, D') unit features of the labels' prompts
     backbone: Backbone | None = None
+
+
+@dataclass(frozen=True)
+class Words:
+    """Features of the labels' words and of the background, for one label list."""
+
+    features: Array  # (J, D) unit
+    owner: Array  # (J,) the label that each word stands for
+    share: Array  # (J,) what it weighs: half for the label itself, half for its synonyms together
+    background: Array  # (V, D) unit, of words that mean something else than every label
 
 
 @dataclass(frozen=True)
