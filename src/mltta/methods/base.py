@@ -98,10 +98,11 @@ class Method(ABC):
             raise ConfigError(
                 f"{self.name} needs a teacher: another model, such as ViT-L-14:openai, or 'self' for the model itself"
             )
-        self.text = problem.text
-        self.logit_scale = problem.logit_scale
-        self.problem = problem
-        self.config = config
+        self.text, self.logit_scale = problem.text, problem.logit_scale
+        self.problem, self.config = problem, config
+        needed = problem.captions if self.needs_captions(config) else None
+        #: those that name a label, if the method cannot do without
+        self.captions = None if needed is None else needed.named()
         if "context" in self.requires and problem.backbone is not None and problem.backbone.reads_context:
             self.requires = self.requires | {"pixels"}
 
@@ -175,7 +176,6 @@ class Method(ABC):
 
 
 def _stacked(branches: Mapping[str, Array]) -> Array:
-    """Branches (N, branches, C)."""
     parts = list(branches.values())
     return array_namespace(*parts).stack(parts, axis=1)
 
