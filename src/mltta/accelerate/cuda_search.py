@@ -30,7 +30,7 @@ class HalfSearch(Search):
 
     @property
     def _is_long(self) -> bool:
-        return self.base.shape[0] >= SCANNED_IN_HALF
+        return len(self.base) >= SCANNED_IN_HALF
 
     @property
     def _halves(self) -> Tensor:

@@ -171,7 +171,7 @@ def _pass(
     if order is not None:
         places = np.random.default_rng(order).permutation(images)
     measure.wanted = ~np.stack([run.writer.done for run in runs])
-    todo = places[measure.wanted.any(axis=0)[places]]
+    todo = places[measure.wanted[:, places].any(axis=0)]
     if not len(todo):
         if progress is not None:
             progress(images, images)
