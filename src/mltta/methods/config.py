@@ -51,11 +51,8 @@ class Config:
             field: dataclasses.Field[Any] = cls.__dataclass_fields__[name]
             own = vars(cls).get(name, field)
             given = own if isinstance(own, dataclasses.Field) else dataclasses.field(default=own)
-            setattr(
-                cls,
-                name,
-                dataclasses.field(default=given.default, metadata={**field.metadata, **given.metadata}),
-            )
+            metadata = {**field.metadata, **given.metadata}
+            setattr(cls, name, dataclasses.field(default=given.default, metadata=metadata))
 
     @classmethod
     def make(cls, preset: str = "paper", **options: Any) -> Config:

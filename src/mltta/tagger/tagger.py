@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -102,18 +103,17 @@ class Tagger:
             from mltta.model.load import load_backbone
 
             model = load_backbone(model)
-        backbone = model
-        if not backbone.trained:
-            raise WeightsError(f"{backbone.name} has random weights: its tags would mean nothing")
+        if not model.trained:
+            raise WeightsError(f"{model.name} has random weights: its tags would mean nothing")
         question = Question(
-            backbone,
+            model,
             labels,
             template=template,
             descriptions=descriptions,
             captions=captions,
             teacher=teacher,
         )
-        self.backbone, self.labels = backbone, question.labels
+        self.backbone, self.labels = model, question.labels
         self.method = question.method(method, preset, **options)
         if self.method.merging != "sum":
             raise ConfigError(
@@ -130,7 +130,7 @@ class Tagger:
             decision=decision,
             seed=seed,
             execution=execution,
-            fetch=_Fetch(allow_urls),
+            fetch=partial(_fetched, allow_urls),
             where=where,
             explain=explain,
         )
@@ -191,18 +191,13 @@ def _photo(index: int, source: Any) -> Photo:
     return Photo(index, id, source, Path(id).stem)
 
 
-class _Fetch:
-    """Reads photos given by an address, or by a function, while others are worked on; others are left as they are."""
-
-    def __init__(self, allow_urls: bool):
-        self.allow_urls = allow_urls
-
-    def __call__(self, photo: Photo) -> Photo:
-        if callable(photo.source):
-            return replace(photo, source=photo.source())
-        if not is_url(photo.source):
-            return photo
-        if not self.allow_urls:
-            said = "addresses are fetched only where that is allowed: Tagger(allow_urls=True), --allow-urls"
-            raise ImageError(f"{photo.source}: {said}")
-        return replace(photo, source=fetch(photo.source))
+def _fetched(allow_urls: bool, photo: Photo) -> Photo:
+    """A photo given by an address, or by a function, read while others are worked on; others are left as they are."""
+    if callable(photo.source):
+        return replace(photo, source=photo.source())
+    if not is_url(photo.source):
+        return photo
+    if not allow_urls:
+        said = "addresses are fetched only where that is allowed: Tagger(allow_urls=True), --allow-urls"
+        raise ImageError(f"{photo.source}: {said}")
+    return replace(photo, source=fetch(photo.source))
