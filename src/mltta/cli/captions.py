@@ -223,7 +223,7 @@ def covered(options: CoverOptions) -> LabelSet | None:
 def query_feature(query: str, backbone: Backbone) -> Tensor:
     """The unit feature (D) of an image, if the query is called like one, or else of a text."""
     from mltta.images.decode import load_image
-    from mltta.images.kinds import SUFFIXES
+    from mltta.images.find import SUFFIXES
     from mltta.images.specs import ViewSpec
     from mltta.images.views import render_views
 
