@@ -11,9 +11,7 @@ from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
 
 from mltta.errors import ConfigError, MlttaError
-from mltta.images.find import Found, no_such
-from mltta.images.kinds import SUFFIXES, why_unreadable
-from mltta.images.remote import is_url
+from mltta.images.find import SUFFIXES, Found, is_url, no_such, why_unreadable
 from mltta.storage.filesystems import is_remote, list_store, open_store
 
 HF = "hf:"

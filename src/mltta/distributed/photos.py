@@ -16,8 +16,7 @@ from mltta.distributed.listing import hf_parts
 from mltta.distributed.plan import Shard, names_of
 from mltta.errors import ImageError
 from mltta.images.budget import MAX_BYTES
-from mltta.images.kinds import SUFFIXES
-from mltta.images.remote import is_url
+from mltta.images.find import SUFFIXES, is_url
 from mltta.output.parquet import open_pyarrow
 from mltta.session.prepare import Photo
 from mltta.storage.filesystems import Folder, is_remote, open_store, open_stream

@@ -17,7 +17,8 @@ from starlette.exceptions import HTTPException
 from mltta import __version__
 from mltta.decision import Decision
 from mltta.errors import ImageError, MlttaError
-from mltta.images.remote import fetch, is_url
+from mltta.images.find import is_url
+from mltta.images.remote import fetch
 from mltta.methods import Method
 from mltta.serve.answers import export, image_answer
 from mltta.serve.calls import Refused, Sent, check_image, checked, read_call
