@@ -14,7 +14,7 @@ from mltta.errors import ConfigError, MlttaError
 from mltta.images.find import Found, no_such
 from mltta.images.kinds import SUFFIXES, why_unreadable
 from mltta.images.remote import is_url
-from mltta.storage.filesystems import is_remote, list_store, open_store
+from mltta.storage.folders import is_remote, list_store, open_store
 
 HF = "hf:"
 
