@@ -19,16 +19,7 @@ from matplotlib.figure import Figure
 #: Colours that stay apart for colour-blind eyes and on light and dark pages (after Okabe and Ito).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
 #: The same method has the same colour in every figure.
-KNOWN = {
-    "clip": "#7F7F7F",
-    "ml-tta": "#0072B2",
-    "tpt": "#D55E00",
-    "rlcf": "#CC79A7",
-    "difftpt": "#E69F00",
-    "tda": "#009E73",
-    "dmn": "#56B4E9",
-    "dart": "#8C6BB1",
-}
+KNOWN = dict(zip(("ml-tta", "tpt", "tda", "rlcf", "difftpt", "dmn", "dart", "clip"), PALETTE, strict=True))
 MARKERS = "os^DvP<"  # one fewer than colours, so that pairs do not repeat early
 
 _INK = "#010203"  # stands for the page's text colour until the SVG is finished
@@ -36,20 +27,14 @@ _STYLE: dict[Any, Any] = {
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica", "sans-serif"],
     "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "figure.titlesize": 10,
-    "figure.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
+    **dict.fromkeys(("axes.titlesize", "figure.titlesize"), 10),
+    **dict.fromkeys(("axes.titleweight", "figure.titleweight"), "bold"),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
     "grid.color": "#888888",
     "grid.alpha": 0.3,
     "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
     "svg.fonttype": "none",  # letters stay letters: small files, text to select, the reader's own scripts
     "text.parse_math": False,  # a label may hold a dollar sign
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
