@@ -6,7 +6,7 @@ import csv
 import html
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from rich.cells import cell_len
@@ -130,20 +130,20 @@ def _html(table: Table) -> str:
     for group, rows in grid.groups:
         lines.append("<tbody>")
         if group:
-            title = f'<th class="group" colspan="{grid.width + 1}" scope="rowgroup">{html.escape(group)}</th>'
-            lines.append(f"<tr>{title}</tr>")
+            head = f'<th class="group" colspan="{grid.width + 1}" scope="rowgroup">'
+            lines.append(f"<tr>{head}{html.escape(group)}</th></tr>")
         for name, row in rows:
             numbers = "".join(f"<td>{_said(cell, *_HTML)}</td>" for cell in row)
             lines.append(f'<tr><th scope="row">{html.escape(name)}</th>{numbers}</tr>')
         lines.append("</tbody>")
     lines.append("</table></div>")
-    if grid.remarks:
-        notes = (
-            f"<li>{f'<sup>{letter}</sup> ' if letter else ''}{html.escape(text)}</li>"
-            for letter, text in grid.remarks
-        )
-        lines.append(f'<ul class="notes">{"".join(notes)}</ul>')
-    return "\n".join([*lines, "</figure>"]) + "\n"
+    return "\n".join([*lines, *html_notes(grid.remarks), "</figure>"]) + "\n"
+
+
+def html_notes(remarks: Sequence[tuple[str, str]]) -> list[str]:
+    """A list of remarks, each behind its letter if it has one; nothing where there are none."""
+    notes = (f"<li>{f'<sup>{mark}</sup> ' if mark else ''}{html.escape(text)}</li>" for mark, text in remarks)
+    return [f'<ul class="notes">{"".join(notes)}</ul>'] if remarks else []
 
 
 def _html_heads(grid: Grid) -> list[str]:

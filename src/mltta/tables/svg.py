@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -46,11 +45,9 @@ _lock = threading.Lock()
 @contextmanager
 def drawing() -> Iterator[None]:
     """Our style alone, whatever the user's own is; theirs is back afterwards."""
-    defaults: dict[Any, Any] = {
-        name: value
-        for name, value in matplotlib.rcParamsDefault.items()
-        if not name.startswith(("backend", "date.", "interactive", "toolbar", "webagg", "timezone"))
-    }
+    own = ("backend", "date.", "interactive", "toolbar", "webagg", "timezone")
+    found = matplotlib.rcParamsDefault.items()
+    defaults: dict[Any, Any] = {name: value for name, value in found if not name.startswith(own)}
     with _lock, matplotlib.rc_context({**defaults, **_STYLE}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's browser has the font
         yield
@@ -62,11 +59,6 @@ def colours(names: list[str]) -> dict[str, str]:
     free = [colour for colour in PALETTE if colour not in known.values()] or list(PALETTE)
     others = [name for name in names if name not in known]
     return known | {name: free[index % len(free)] for index, name in enumerate(others)}
-
-
-def wrapped(text: str, width: int = 76) -> str:
-    """Text in lines short enough to stay inside the figure."""
-    return fill(text, width)
 
 
 def to_svg(figure: Figure, title: str, extra: str = "") -> str:
