@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import typer
 
 from mltta.cli.progress import rate
-from mltta.output.records import Record, printable
+from mltta.output.formats import Record, printable
 
 #: reasons that are told one by one; the output has them all
 MOST = 100

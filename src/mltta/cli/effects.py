@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mltta.errors import ConfigError, MlttaError
+from mltta.output.formats import Record, printable
 from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
-from mltta.output.records import Record, printable
 from mltta.output.sorting import PicturePaths, Sorting
 from mltta.storage.atomic import writing
 

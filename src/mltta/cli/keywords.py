@@ -25,8 +25,8 @@ def undo_(
 ) -> None:
     """Take back the keywords that mltta has added, in photos and sidecars; those of others stay."""
     from mltta.images.find import find_images
+    from mltta.output.formats import printable
     from mltta.output.keywords.write import undo
-    from mltta.output.records import printable
 
     photos: Sequence[Path] = find_images(paths)
     changed, failed = 0, []

@@ -53,7 +53,7 @@ def tag_on_ray(options: TagOptions) -> int:
     from mltta.cli.progress import Progress
     from mltta.distributed import tag
     from mltta.distributed.cluster import Size, open_ray
-    from mltta.output.tag_formats import SUFFIXES
+    from mltta.output.formats import SUFFIXES
 
     open_ray()  # before any work is done
     output = options.output[0] if len(options.output) == 1 else None

@@ -19,9 +19,9 @@ def tag(options: TagOptions) -> None:
             options, "annotate", "where", "watch", "keywords", "copy_to", "link_to", "format", "wide"
         )
         raise typer.Exit(tag_on_ray(options))
+    from mltta.output.formats import format_of
     from mltta.output.partitions import is_partitions
-    from mltta.output.tag_formats import format_of
-    from mltta.storage.filesystems import is_remote
+    from mltta.storage.folders import is_remote
 
     if options.format and len(options.output) > 1:
         raise ConfigError("--format is for one output; with several, the file extensions name the formats")

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath, PurePosixPath
 
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.find import SUFFIXES, Found, is_url, no_such, why_unreadable
-from mltta.storage.filesystems import is_remote, list_store, open_store
+from mltta.storage.folders import is_remote, list_store, open_store
 
 HF = "hf:"
 

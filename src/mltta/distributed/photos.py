@@ -19,7 +19,7 @@ from mltta.images.budget import MAX_BYTES
 from mltta.images.find import SUFFIXES, is_url
 from mltta.output.parquet import open_pyarrow
 from mltta.session.prepare import Photo
-from mltta.storage.filesystems import Folder, is_remote, open_store, open_stream
+from mltta.storage.folders import Folder, is_remote, open_store, open_stream
 
 #: rows of a Parquet file in memory at a time
 _ROWS = 32

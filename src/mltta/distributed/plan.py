@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from mltta.distributed.listing import Listing, Rows
 from mltta.errors import MlttaError
 from mltta.storage.checksums import of_bytes, sealed, unsealed
-from mltta.storage.filesystems import Folder
+from mltta.storage.folders import Folder
 
 FORMAT, PLAN, LISTS = "mltta-plan-1", "_plan.json", "_lists"
 #: photos of the smallest shards, how many shards have a size before it doubles, and photos of the largest

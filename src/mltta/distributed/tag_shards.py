@@ -13,7 +13,7 @@ from mltta.distributed.worker import Told, Worker
 from mltta.errors import ConfigError
 from mltta.output.parquet import open_pyarrow
 from mltta.output.partitions import MANIFEST, Partitions
-from mltta.storage.filesystems import Folder
+from mltta.storage.folders import Folder
 from mltta.storage.lock import locked
 from mltta.tagger import Tagger
 

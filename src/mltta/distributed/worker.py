@@ -15,7 +15,7 @@ from mltta.distributed.photos import photos_of
 from mltta.distributed.plan import Shard
 from mltta.output.partitions import Part, part_bytes, part_name, whole_part
 from mltta.storage.checksums import of_bytes
-from mltta.storage.filesystems import Folder
+from mltta.storage.folders import Folder
 from mltta.tagger import Tagger
 
 #: reasons why photos failed that are reported per shard; its file has all of them
