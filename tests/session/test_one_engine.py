@@ -117,7 +117,7 @@ def by_worker(photos: Dataset, typed: list[str], method: str, base: Any) -> np.n
     measurer = Measurer.__new__(Measurer)  # as an actor has it once Ray has handed over the measure
     measurer.measure = Measure(question, data, made, execution=Execution(1, threads=1))
     (records,) = measurer(range(PHOTOS)).records.values()
-    return np.array([record.shown for record in records])
+    return np.array([record.scores for record in records])
 
 
 @given(typed=TYPED, method=st.sampled_from(sorted(METHODS)), own=st.booleans())

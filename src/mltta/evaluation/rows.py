@@ -1,4 +1,4 @@
-"""One image's outcome, and how it lies on disk: a line of JSON, and a row of scores if it has any.
+"""How what a method says of one image lies on disk: a line of JSON, and a row of scores if it has any.
 
 A row counts once its line is written, and a line only as far as its row is there: whatever a kill cuts off, what is
 left is a whole beginning. Each line ends with a checksum of itself and of its row, so that damage is told from a kill.
@@ -8,42 +8,32 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mltta.session.scorer import Scored
 from mltta.storage.journal import SealedLine, read_lines, sealed_line
 from mltta.storage.reading import UNREADABLE
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One image's outcome: scores of each branch (branches, C) and of the decision (C,), or an error."""
+def row_of(scored: Scored) -> bytes:
+    """The scores of the branches, then those of the decision; nothing if there are none."""
+    rows = [part for part in (scored.branches, scored.scores) if part is not None]
+    return b"".join(np.ascontiguousarray(row, np.float32).tobytes() for row in rows)
 
-    index: int
-    id: str
-    scores: NDArray[np.float32] | None = None
-    shown: NDArray[np.float32] | None = None
-    present: Sequence[int] = ()
-    ms: float = 0.0
-    error: str | None = None
 
-    def row(self) -> bytes:
-        """The scores, those of the decision after those of the branches."""
-        rows = [part for part in (self.scores, self.shown) if part is not None]
-        return b"".join(np.ascontiguousarray(row, np.float32).tobytes() for row in rows)
-
-    def line(self, row: bytes = b"") -> bytes:
-        """Everything but the scores, sealed with them."""
-        held: dict[str, Any] = {"index": self.index, "id": self.id}
-        if self.scores is None:
-            held["error"] = self.error
-        else:
-            held |= {"present": list(self.present), "ms": round(self.ms, 3)}
-        return sealed_line(held, row)
+def line_of(scored: Scored, row: bytes = b"") -> bytes:
+    """Everything but the scores, sealed with them."""
+    held: dict[str, Any] = {"index": scored.photo.index, "id": scored.photo.id}
+    if scored.shown is None:
+        held["error"] = scored.error
+    else:
+        held |= {"present": np.flatnonzero(scored.shown).tolist(), "ms": round(scored.ms, 3)}
+    return sealed_line(held, row)
 
 
 class Outcomes:
