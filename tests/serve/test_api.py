@@ -20,7 +20,7 @@ from mltta import Tagger
 from mltta.output.keywords.xmp import Packet
 from mltta.output.lines import csv_lines
 from mltta.serve.client import Client, ServerError
-from mltta.serve.limits import Limits
+from mltta.serve.offer import Limits
 from tests.serve.running import PHOTOS, mini, serving
 
 LABELS = ["person", "dog", "train", "boat | ship", "flower"]
@@ -81,6 +81,19 @@ def test_where_and_captions_come_when_they_are_asked_for(client):
     assert said == [text for text, _ in want.captions["dog"]]
     assert len(said) == 3
     assert all(re.search(r"dog|pupp|canine|hound", text.lower()) for text in said)
+
+
+@pytest.mark.parametrize("asked", [{"threshold": 0.0}, {"threshold": 0.0, "top_k": 2}])
+def test_a_lower_threshold_of_a_call_brings_heat_for_the_labels_it_shows(client, asked):
+    photo = next(photo for photo in PHOTOS if photo.stem == "dogs")
+    (usual,) = client.tag([photo], "dog, train, boat", where=True)
+    (entry,) = client.tag([photo], "dog, train, boat", where=True, **asked)
+    want = offline(labels="dog, train, boat", where=True, **asked)(photo)
+    assert len(entry["present"]) > len(usual["present"])
+    assert entry["present"] == list(entry["where"]) == want.present
+    for label, grid in want.where.items():
+        heat = np.rint(255 * grid / max(float(grid.max()), 1e-12)).astype(int)
+        assert entry["where"][label]["heat"] == heat.ravel().tolist()
 
 
 def test_labels_may_be_lines_commas_or_the_name_of_a_set(client):

@@ -15,10 +15,8 @@ from mltta import Recipe, Tagger
 from mltta.data import Dataset
 from mltta.decision import Decision
 from mltta.labels import LabelSet
-from mltta.serve.engine import Engine
-from mltta.serve.limits import Limits
-from mltta.serve.offer import Offer
-from mltta.serve.taggers import Taggers
+from mltta.serve.engine import Engine, Taggers
+from mltta.serve.offer import Limits, Offer
 from mltta.session.execution import Execution
 from mltta.session.prepare import Photo
 from tests import golden_data as golden
