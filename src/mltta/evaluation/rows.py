@@ -73,20 +73,17 @@ class Outcomes:
                 break
             if found.count == at_most:
                 break
-            found._add(line.held)
-            found.size += line.size
+            index = line.held["index"]
+            if "error" in line.held:
+                found.failed[index] = line.held["id"], line.held["error"]
+            else:
+                found.failed.pop(index, None)  # it failed in an earlier call
+                found.row_of[index] = found.rows
+                found._present.extend(line.held["present"])
+                found._counts.append(len(line.held["present"]))
+                found.rows, found.ms = found.rows + 1, found.ms + line.held["ms"]
+            found.count, found.size = found.count + 1, found.size + line.size
         return found
-
-    def _add(self, held: dict[str, Any]) -> None:
-        self.count += 1
-        if "error" in held:
-            self.failed[held["index"]] = held["id"], held["error"]
-            return
-        self.failed.pop(held["index"], None)  # it failed in an earlier call
-        self.row_of[held["index"]] = self.rows
-        self._present.extend(held["present"])
-        self._counts.append(len(held["present"]))
-        self.rows, self.ms = self.rows + 1, self.ms + held["ms"]
 
     def present(self, labels: int) -> NDArray[np.bool_]:
         """Which labels each row shows (rows, labels)."""
@@ -103,23 +100,23 @@ def row_bytes(shape: tuple[int, int]) -> int:
 def _lines(
     records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int
 ) -> Iterator[SealedLine]:
-    size = row_bytes(shape)
+    size, sound = row_bytes(shape), False
     rows = os.fstat(scores.fileno()).st_size // size
     records.seek(0)
     scores.seek(0)
 
-    def row_of(held: dict[str, Any]) -> bytes | None:
-        nonlocal rows
-        if "error" in held or not _makes_sense(held, shape[1], images):
+    def beside(held: dict[str, Any]) -> bytes | None:
+        nonlocal rows, sound
+        sound = _makes_sense(held, shape[1], images)
+        if "error" in held or not sound:
             return b""
         if not rows:
             return None
         rows -= 1
         return scores.read(size)
 
-    for line in read_lines(records, row_of):
-        known = line.held is not None and _makes_sense(line.held, shape[1], images)
-        yield line if known else replace(line, held=None)
+    for line in read_lines(records, beside):
+        yield line if sound else replace(line, held=None)
 
 
 def _makes_sense(held: dict[str, Any], labels: int, images: int) -> bool:
