@@ -14,8 +14,7 @@ from typing import Annotated, TextIO
 import typer
 
 from mltta.cli import cache, captions, eval, generate, keywords, lists, prompts, reproduce, serve, tag
-from mltta.cli.on_ray import WithRay
-from mltta.cli.options import shell
+from mltta.cli.options import WithRay, shell
 from mltta.errors import MlttaError
 
 #: what a disk, a folder or a system may say, and no fault of ours

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import typer
 
-from mltta.cli.options import argument, option
+from mltta.cli.options import Options, argument, option
 from mltta.errors import ConfigError
 
 app = typer.Typer(
@@ -14,8 +12,7 @@ app = typer.Typer(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListOptions:
+class ListOptions(Options):
     """List cached features: model, views, images, size."""
 
 
@@ -50,8 +47,7 @@ def list_(options: ListOptions) -> None:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClearOptions:
+class ClearOptions(Options):
     """Remove cached features: those named, or all."""
 
     names: tuple[str, ...] = argument("NAME…", "Names as in `mltta cache list`.", ())

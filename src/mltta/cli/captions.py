@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import typer
 
 from mltta.cli import groups
 from mltta.cli.caption_report import about, print_table, show
-from mltta.cli.options import argument, option
+from mltta.cli.options import Options, argument, option
 from mltta.errors import CaptionError, ConfigError
 
 if TYPE_CHECKING:
@@ -32,29 +32,25 @@ app = typer.Typer(
 UNFINISHED = ".mltta-unfinished"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(Options):
     """What is printed."""
 
     json: bool = option(False, "Print JSON.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CoverOptions(ReportOptions, groups.SynonymOptions):
     """Whose coverage is reported."""
 
     labels: str | None = option(None, "Report how well the captions cover these labels.", "-l")
 
 
-@dataclass(frozen=True, kw_only=True)
-class FolderOptions:
+class FolderOptions(Options):
     """Where a base is written."""
 
     out: Path = option(MISSING, "Folder for the base.", "-o", metavar="DIR")
     compact: bool = option(False, "Store one byte per number: a quarter of the size.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class BuildOptions(FolderOptions, CoverOptions, groups.WeightsOptions):
     """Embed captions once, for one model or several.
 
@@ -76,7 +72,6 @@ class BuildOptions(FolderOptions, CoverOptions, groups.WeightsOptions):
     field: str | None = option(None, "Field or column with the captions (default: caption or text).")
 
 
-@dataclass(frozen=True, kw_only=True)
 class InfoOptions(CoverOptions):
     """Say what a caption base is, and with `--labels` how well it covers a label set.
 
@@ -87,7 +82,6 @@ class InfoOptions(CoverOptions):
     source: str = argument("FOLDER", "A caption base, or hf-hub:ORG/NAME.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class SearchOptions(ReportOptions, groups.CaptionOptions, groups.SynonymOptions, groups.ModelOptions):
     """Show the captions nearest to a text or an image, and the labels they name.
 
@@ -106,7 +100,6 @@ class SearchOptions(ReportOptions, groups.CaptionOptions, groups.SynonymOptions,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class MergeOptions(FolderOptions, ReportOptions):
     """Join caption bases of the same model into one, without embedding anything again.
 
@@ -116,7 +109,6 @@ class MergeOptions(FolderOptions, ReportOptions):
     folders: tuple[str, ...] = argument("A B…", "Caption bases of one model.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PushOptions(ReportOptions, groups.HubOptions):
     """Share a caption base on the Hugging Face hub; log in with `hf auth login` first.
 

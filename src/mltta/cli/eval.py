@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from mltta.cli import groups
-from mltta.cli.on_ray import spread_by
-from mltta.cli.options import TableFormat, argument, option, write_text
+from mltta.cli.options import Options, TableFormat, argument, option, write_text
 from mltta.cli.progress import counted
 from mltta.cli.settings import settings_of
 from mltta.errors import ConfigError
@@ -25,11 +24,9 @@ if TYPE_CHECKING:
 DEFAULT_METHODS = ("clip", "ml-tta")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DatasetOptions:
+class DatasetOptions(Options, panel="Dataset"):
     """Which images of a dataset are measured, and how its labels are read."""
 
-    PANEL: ClassVar[str | None] = "Dataset"
     labels: str | None = option(None, "folder, hf: label list (default: all in the annotations).", "-l")
     split: str | None = option(None, "Split (default: the published one), e.g. train2017.")
     annotations: Path | None = option(None, "folder: CSV or JSON Lines file; objects365: JSON file.")
@@ -44,7 +41,6 @@ class DatasetOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class EvalOptions(
     DatasetOptions,
     groups.QuestionOptions,
@@ -86,8 +82,7 @@ class EvalOptions(
     verbose: bool = option(False, "Also print what is chosen: device, precision, batch size.", "-v")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareOptions:
+class CompareOptions(Options):
     """Results of `mltta eval` side by side, with differences paired image by image.
 
     **Examples**
@@ -106,6 +101,7 @@ class CompareOptions:
 
 def eval_(options: EvalOptions) -> None:
     """Measure methods, print a table, and say where the time went."""
+    from mltta.cli.on_ray import spread_by
     from mltta.evaluation.comparison import comparison, lines
     from mltta.evaluation.evaluate import evaluate
     from mltta.tables.render import render

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from mltta.cli.options import option
+from mltta.cli.options import Options, option
 from mltta.cli.progress import counted
 from mltta.errors import ConfigError
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 ENDPOINT = "Endpoint"
 
 
-@dataclass(frozen=True, kw_only=True)
-class GenerateOptions:
+class GenerateOptions(Options):
     """Write captions for your labels, as the paper does: draw up to five labels, ask a language model for a
     sentence of less than 15 words with them, keep the sentences that are short and name a label.
 

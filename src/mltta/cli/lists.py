@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import typer
 
-from mltta.cli.options import argument, option
+from mltta.cli.options import Options, argument, option
 
 _REQUIRED = {
     "captions": "captions",
@@ -18,8 +17,7 @@ _REQUIRED = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class MethodsOptions:
+class MethodsOptions(Options):
     """List the methods, or the settings of one.
 
     `mltta methods` lists all of them, `mltta methods ml-tta` explains the settings of one: defaults, ranges, help.
@@ -29,8 +27,7 @@ class MethodsOptions:
     filter: str = option("", "Only names that contain or match this.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelsOptions:
+class ModelsOptions(Options):
     """List models that can be named with --model."""
 
     all: bool = option(False, "Every model and tag that open_clip knows.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,7 +33,6 @@ FORMATS: tuple[tuple[TableFormat, str], ...] = (
 SHOWN = ("clip", "tpt", "rlcf", "ml-tta")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReproduceOptions(DatasetRunOptions, DeviceOptions):
     """The paper's tables and figures, run on your data and weights.
 

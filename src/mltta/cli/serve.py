@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 ACCESS = "Access"
 
 
-@dataclass(frozen=True, kw_only=True)
 class ServeOptions(DeviceOptions):
     """Serve a page and an API that tag images.
 
