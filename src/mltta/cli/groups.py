@@ -150,10 +150,14 @@ def open_backbone(options: DeviceOptions, model: str | None = None) -> Backbone:
     """The model that the options name, or one of several; the embedded one if they name none."""
     from mltta.model.load import load_backbone
 
-    group = WeightsOptions if isinstance(options, WeightsOptions) else DeviceOptions
-    given = {one.name: getattr(options, one.name) for one in fields(group)}
+    given = chosen(options, WeightsOptions if isinstance(options, WeightsOptions) else DeviceOptions)
     name = model or getattr(options, "model", None) or (None if given.get("weights") else "mini")
     return load_backbone(name, image_dtype=given.pop("dtype"), **given)
+
+
+def chosen(options: Options, group: type[Options]) -> dict[str, Any]:
+    """The options of a group by name."""
+    return {one.name: getattr(options, one.name) for one in fields(group)}
 
 
 def asked(options: Any) -> dict[str, Any]:

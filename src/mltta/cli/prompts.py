@@ -7,10 +7,6 @@ import typer
 from mltta.cli.groups import HubOptions
 from mltta.cli.options import Options, argument
 
-app = typer.Typer(
-    no_args_is_help=True, help="Look at a file of learned prompts (CoOp's, MaPLe's), or share it."
-)
-
 
 class InfoOptions(Options):
     """Say what a file of prompts holds and what it was trained on: `mltta prompts info voc.safetensors`."""
