@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from mltta.cli.closing import Closing
+from mltta.cli.progress import Closing
 from mltta.errors import ImageError, MlttaError
 from mltta.output.exchange import write_tags
 from mltta.output.formats import WIDE, Page, Record, file_of, refuse_wide
