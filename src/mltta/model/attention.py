@@ -10,8 +10,8 @@ from torch import Tensor
 
 from mltta.errors import ConfigError
 from mltta.model.backbone import Backbone
-from mltta.model.image_tower import CPU_CHUNK
 from mltta.model.local import image_tokens, unmixed
+from mltta.model.passes import CPU_CHUNK
 from mltta.model.vit import class_feature, is_plain
 
 #: added to what the class token would attend to outside of its region

@@ -23,22 +23,18 @@ from mltta.model.acceleration import Acceleration, Renderer
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
 from mltta.model.engine import TorchEngine
-from mltta.model.image_tower import ImageTower
-from mltta.model.label_encoder import LabelEncoder
+from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower, build_prompts
 from mltta.model.learned_prompts import AnyPrompts
 from mltta.model.local import Local, local_path, parts, tiles, windows
+from mltta.model.passes import ImageTower, each
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
-    Prompts,
     TemplateSource,
-    build_prompts,
     check_lengths,
     list_templates,
     load_descriptions,
 )
-from mltta.model.text_tower import TextTower
-from mltta.model.threads import each
 from mltta.model.vocabulary import Vocabulary
 from mltta.storage.folders import MINI, embedded_text_tower
 
@@ -235,7 +231,7 @@ class Backbone:
             features = self.encode_texts([text for texts in sentences.values() for text in texts])
             owners = torch.tensor([labels.index(name) for name, texts in sentences.items() for _ in texts])
             total = total.index_add(0, owners.to(self.device), features.to(self.device))
-        return self.acceleration.label_encoder(self.tower, prompts, None, F.normalize(total, dim=-1))
+        return LabelEncoder(self.tower, prompts, None, F.normalize(total, dim=-1))
 
     def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Tensor:
         """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
@@ -293,7 +289,7 @@ class Backbone:
             if context is not None:
                 raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
             ready = self.encode_texts(prompts.texts).to(self.device)
-            return self.acceleration.label_encoder(self.tower, prompts, None, ready)
+            return LabelEncoder(self.tower, prompts, None, ready)
         return self.acceleration.label_encoder(self.tower, prompts, context)
 
     def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:

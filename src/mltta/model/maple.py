@@ -20,10 +20,10 @@ from mltta.labels import LabelSet
 from mltta.model.backbone import Backbone
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
-from mltta.model.image_tower import ImageTower
+from mltta.model.label_encoder import Prompts, TextTower, build_prompts
 from mltta.model.learned_prompts import AnyPrompts, CoOp, MaPLe, load_prompts
-from mltta.model.prompts import Prompts, build_prompts, split_template
-from mltta.model.text_tower import TextTower
+from mltta.model.passes import ImageTower
+from mltta.model.prompts import split_template
 from mltta.model.vit import class_feature, is_plain, patch_tokens
 
 # Views whose activations are kept at once for a backward pass through the image tower.

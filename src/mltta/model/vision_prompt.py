@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mltta.errors import ConfigError
 from mltta.model.backbone import Backbone
-from mltta.model.image_tower import CPU_CHUNK
+from mltta.model.passes import CPU_CHUNK
 from mltta.model.vit import class_feature, is_plain, patch_tokens
 
 
