@@ -122,7 +122,7 @@ class MaPLeBackbone(Backbone):
     def image_features(self, pixels: Tensor, contexts: Tensor) -> Tensor:
         """Features (N, D), not of unit length, of images (N, 3, S, S) under contexts (N, M, W); differentiable."""
         visual: Any = self.model.visual
-        x = patch_tokens(visual, pixels)
+        x, _ = patch_tokens(visual, pixels)
         prompt = F.linear(contexts, *self._project).to(x.dtype)
         x = visual.ln_pre(torch.cat([x, prompt], dim=1))
         for i, block in enumerate(visual.transformer.resblocks):
