@@ -32,7 +32,7 @@ class Prompts:
 
 
 def build_prompts(
-    tokenizer: Any, labels: Sequence[str], *, template: str, context_length: int, n_context: int | None = None
+    tokenizer: Any, labels: Sequence[str], template: str, context_length: int, n_context: int | None = None
 ) -> Prompts:
     """Lay out every label behind the template's words, or behind ``n_context`` placeholder words.
 

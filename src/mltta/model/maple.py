@@ -102,15 +102,8 @@ class MaPLeBackbone(Backbone):
     def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
         before, after = split_template(template)
         tokens = len(self.context)
-        words = before.split()[tokens:]
-        texts = [" ".join([*words, text]) for text in labels.texts]
-        return build_prompts(
-            self.tokenizer,
-            texts,
-            template="{}" + after,
-            context_length=self.context_length,
-            n_context=tokens,
-        )
+        texts = [" ".join([*before.split()[tokens:], text]) for text in labels.texts]
+        return build_prompts(self.tokenizer, texts, "{}" + after, self.context_length, tokens)
 
     def _image_tower(self) -> ImageTower:
         def forward(views: Tensor) -> Tensor:
