@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 #: methods from elsewhere: of a user's own file or of an installed package
 _REGISTRY: dict[str, type[Method]] = {}
 #: files of this package that serve methods and register none
-_SUPPORT = {"base", "config", "create", "memory", "plugins", "registry", "tuning", "words"}
+_SUPPORT = {
+    *("base", "config", "create", "memory", "plugins"),
+    *("registry", "towers", "tuning", "variations", "words"),
+}
 #: names of what a tagger or `create_method` is given beside a method's own settings
 TAKEN = {
     *("name", "model", "backbone", "labels", "method", "captions", "template", "descriptions", "teacher"),
