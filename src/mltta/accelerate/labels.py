@@ -113,10 +113,10 @@ class PackedLabelEncoder(LabelEncoder):
                 chunks[-1][1].append(tokens)
         self._back = torch.cat([own for labels, _ in chunks for own in labels]).argsort()
         made = []
-        for labels, tokens in chunks:
-            dense = self._tokens_in(tokens) <= DENSE_TOKENS
-            mask = sees(self._head, [ids.shape for ids in tokens], self._end.device) if dense else None
-            made.append(_Chunk(torch.cat(labels), tokens, mask))
+        for numbers, own in chunks:
+            dense = self._tokens_in(own) <= DENSE_TOKENS
+            mask = sees(self._head, [ids.shape for ids in own], self._end.device) if dense else None
+            made.append(_Chunk(torch.cat(numbers), own, mask))
         return made
 
     def _tokens_in(self, tokens: list[Tensor]) -> int:
@@ -142,12 +142,9 @@ def sees(head: int, shapes: Sequence[tuple[int, ...]], device: torch.device) -> 
 def attend(
     attn: nn.MultiheadAttention, x: Tensor, head: int, shapes: Sequence[tuple[int, ...]], seen: Tensor | None
 ) -> Tensor:
-    """Causal attention over a shared head of P tokens followed by groups of n labels with L tokens each.
+    """Causal attention in x (B, P+T, W): a shared head of P tokens, then groups of n labels with L tokens each.
 
     Args:
-        attn: the tower's own layer.
-        x: (B, P+T, W).
-        shapes: (n, L) of each group.
         seen: what ``sees`` gives, to attend in one go; None leaves out what no token sees.
     """
     batch = x.shape[0]

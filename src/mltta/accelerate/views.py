@@ -57,14 +57,10 @@ class DeviceViews:
 
     @torch.no_grad()
     def render(self, images: Sequence[Tensor], spec: ViewSpec, seed: int, ids: Sequence[str]) -> Tensor:
-        """Render all views of the images, normalised for the model.
+        """All views (B, N, 3, S, S), normalised for the model, of RGB images (H, W, 3), uint8, on any device.
 
         Args:
-            images: RGB pixels, uint8, each (H, W, 3), on any device.
             ids: what the randomness of each image hangs on, by custom its `mltta.images.decode.image_id`.
-
-        Returns:
-            views of shape (B, N, 3, S, S).
         """
         _check(images, spec, ids)
         count, side, cubic = spec.count, self.preprocess.size, self.preprocess.interpolation == "bicubic"
@@ -202,13 +198,11 @@ def _check(images: Sequence[Tensor], spec: ViewSpec, ids: Sequence[str]) -> None
     """Refuse what cannot be rendered here."""
     if spec.generated:
         raise ConfigError(
-            "generated views are images of their own: mltta.images.views.render_views renders them"
+            "generated views are images of their own: mltta.images.views.render_views makes them"
         )
     if len(ids) != len(images):
         raise ConfigError(f"{len(ids)} ids for {len(images)} images: give one id for each image")
     for image in images:
         if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.numel():
-            shape = "x".join(map(str, image.shape))
-            raise ImageError(
-                f"tensor of shape {shape}, {image.dtype}: give RGB pixels (H, W, 3), torch.uint8"
-            )
+            found = f"tensor of shape {'x'.join(map(str, image.shape))}, {image.dtype}"
+            raise ImageError(f"{found}: give RGB pixels (H, W, 3), torch.uint8")
