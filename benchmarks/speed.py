@@ -40,7 +40,7 @@ from mltta.images.views import render_views
 from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.model.engine import encode
+from mltta.model.torch_engine import encode
 from mltta.session.prepare import Photo, Prepare, Prepared
 
 SIZE = (375, 500)

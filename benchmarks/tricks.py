@@ -25,7 +25,7 @@ from mltta.captions.labelled import LabelledCaptions
 from mltta.methods.base import Method
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.model.engine import encode
+from mltta.model.torch_engine import encode
 from mltta.session.prepare import Photo, Prepare, Prepared
 
 SPEC = ViewSpec(count=64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -28,7 +27,6 @@ PER_LABEL, COMPOSED_AT_MOST = 16, 8192
 # Pairs of a caption and a label, and embeddings, that are added up at once.
 PAIRS, ROWS = 2**18, 2**14
 
-_lately_lock = threading.Lock()
 _lately: deque[tuple[Any, LabelledCaptions]] = deque(maxlen=4)
 
 
@@ -88,8 +86,7 @@ class LabelledCaptions:
         rows = [i for i, labels in enumerate(self.mentions) if labels]
         if len(rows) == len(self):
             return self
-        texts = [self.texts[i] for i in rows] if self.texts else ()
-        mentions = [self.mentions[i] for i in rows]
+        texts, mentions = [self.texts[i] for i in rows if self.texts], [self.mentions[i] for i in rows]
         return LabelledCaptions(self.embeddings[self._like(rows)], mentions, self.n_labels, self._find, texts)
 
     def nearest(self, features: Array, n: int) -> Array:
@@ -165,13 +162,11 @@ def label_captions(
     base.check_backbone(backbone)
     tricks = ",".join(sorted(backbone.acceleration.tricks))  # they choose the search
     wanted = (labels, base.digest, backbone.text_fingerprint, str(backbone.device), tricks, apart)
-    with _lately_lock:
-        for key, found in _lately:
-            if key == wanted:
-                return found
+    for key, found in tuple(_lately):  # a copy, as other threads add to it
+        if key == wanted:
+            return found
     made = _label(labels, backbone, base, apart)
-    with _lately_lock:
-        _lately.append((wanted, made))
+    _lately.append((wanted, made))
     return made
 
 

@@ -22,7 +22,6 @@ from mltta.model import weights as weights_
 from mltta.model.acceleration import Acceleration, Renderer
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
-from mltta.model.engine import TorchEngine
 from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower, build_prompts
 from mltta.model.learned_prompts import AnyPrompts
 from mltta.model.local import Local, local_path, look_locally
@@ -35,6 +34,7 @@ from mltta.model.prompts import (
     list_templates,
     load_descriptions,
 )
+from mltta.model.torch_engine import TorchEngine
 from mltta.model.vocabulary import Vocabulary
 from mltta.storage.folders import embedded_text_tower
 
