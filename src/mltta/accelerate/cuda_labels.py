@@ -23,10 +23,8 @@ from mltta.model.label_encoder import LabelEncoder, PullBack
 log = logging.getLogger("mltta")
 # Up to so many contexts a forward pass is replayed: it takes less time to compute than to launch.
 GRAPHED_CONTEXTS = 4
-# A Jacobian pays from so many images on, as working it out costs as much as adapting about that many.
-IMAGES = 512
-# A pass of its making takes about this much beside.
-BYTES = 2 * 2**30
+# A Jacobian pays from so many images on: making it costs as much as adapting about that many, in passes of such bytes.
+IMAGES, BYTES = 512, 2 * 2**30
 _lock = threading.Lock()
 _wanted = 0
 _before = False
@@ -57,7 +55,7 @@ class CudaLabelEncoder(PackedLabelEncoder):
 
     def _pull_initial(self, gradients: Tensor, pull_back: PullBack) -> Tensor:
         self._pulled += gradients.shape[0]
-        keep = jacobian_pays(self, self._pulled) if self.jacobian is None else self.jacobian
+        keep = self._jacobian_pays() if self.jacobian is None else self.jacobian
         if self._jacobian is None and self.context.ndim == 2 and keep:
             self._jacobian = label_jacobian(self)
             log.debug("first-step gradients come from a kept Jacobian, %.1f GB", self._jacobian.nbytes / 1e9)
@@ -65,6 +63,13 @@ class CudaLabelEncoder(PackedLabelEncoder):
             return pull_back(gradients)
         with self._products():
             return (gradients.flatten(1) @ self._jacobian).view(-1, *self.context.shape)
+
+    def _jacobian_pays(self) -> bool:
+        """On a GPU, in long runs, where it fits into a quarter of the free memory."""
+        if not self.context.is_cuda or self._pulled < IMAGES:
+            return False
+        size = 4 * self.features.numel() * self.context.numel()
+        return size <= torch.cuda.mem_get_info(self.context.device)[0] // 4
 
     def _forward(self, contexts: Tensor) -> Tensor:
         if not self.graphs or not contexts.is_cuda or contexts.shape[0] > GRAPHED_CONTEXTS:
@@ -109,10 +114,8 @@ def label_jacobian(encoder: LabelEncoder, max_bytes: int = BYTES) -> Tensor:
     """
     at_once = max(1, min(16, max_bytes // (16 * encoder.context.shape[1] * encoder.plain_tokens)))
     context = encoder.context.expand(len(encoder), -1, -1)[None].clone().requires_grad_()  # (1, C, M, W)
-    with (
-        torch.enable_grad(),
-        sdpa_kernel(SDPBackend.MATH),
-    ):  # the kernel that can be differentiated in batches
+    # the kernel that can be differentiated in batches
+    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         features = encoder.plain(context)  # (1, C, D)
         labels, dim = features.shape[1:]
         rows = torch.empty(labels, dim, encoder.context.numel(), device=features.device)
@@ -123,12 +126,3 @@ def label_jacobian(encoder: LabelEncoder, max_bytes: int = BYTES) -> Tensor:
             (found,) = torch.autograd.grad(features, context, basis, is_grads_batched=True, retain_graph=True)
             rows[:, start : start + n] = found[:, 0].flatten(2).transpose(0, 1)
     return rows.flatten(0, 1)
-
-
-def jacobian_pays(encoder: LabelEncoder, images: int) -> bool:
-    """Whether to keep the Jacobian: on a GPU, in long runs, where it fits into a quarter of the free memory."""
-    device = encoder.context.device
-    if device.type != "cuda" or images < IMAGES:
-        return False
-    size = 4 * encoder.features.numel() * encoder.context.numel()
-    return size <= torch.cuda.mem_get_info(device)[0] // 4

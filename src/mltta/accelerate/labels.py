@@ -42,6 +42,7 @@ class PackedLabelEncoder(LabelEncoder):
 
     def __init__(self, tower: TextTower, prompts: Prompts, context: Tensor | None):
         super().__init__(tower, prompts, context)
+        self._head = prompts.start + prompts.length  # P: tokens shared by all labels
         self._chunks = self._pack() if tower.causal else []
 
     @torch.no_grad()
@@ -52,7 +53,7 @@ class PackedLabelEncoder(LabelEncoder):
         return bool(self._chunks) and contexts.ndim == 3
 
     def _forward(self, contexts: Tensor) -> Tensor:
-        return self._scatter([self._encode(contexts, chunk) for chunk in self._chunks])
+        return self._in_order([self._encode(contexts, chunk) for chunk in self._chunks])
 
     @torch.enable_grad()  # whatever the caller is doing
     def linearize(self, contexts: Tensor) -> tuple[Tensor, PullBack]:
@@ -71,12 +72,11 @@ class PackedLabelEncoder(LabelEncoder):
                 total = total + pull(part, leaf, gradients[:, chunk.labels], retain=kept, batched=True)
             return total.detach()
 
-        return self._scatter(parts).detach() if kept else self(contexts), pull_back
+        return self._in_order(parts).detach() if kept else self(contexts), pull_back
 
     def _encode(self, contexts: Tensor, chunk: _Chunk) -> Tensor:
         """Features (B, n, D) of a chunk's labels, in the groups' order."""
-        tower, batch = self._tower, contexts.shape[0]
-        head = self._head  # P: tokens shared by all labels
+        tower, batch, head = self._tower, contexts.shape[0], self._head
         start = tower.embed(self._tokens[:1, : self._prompts.start]).expand(batch, -1, -1)
         own = [tower.embed(ids) + tower.positions[head : head + ids.shape[1]] for ids in chunk.tokens]
         packed = torch.cat([x.flatten(0, 1) for x in own])  # (T, W)
@@ -94,8 +94,7 @@ class PackedLabelEncoder(LabelEncoder):
             offset += n * length
         return tower.project(x[:, torch.cat(ends)])
 
-    def _scatter(self, parts: list[Tensor]) -> Tensor:
-        """Put chunk features back into the order of the labels."""
+    def _in_order(self, parts: list[Tensor]) -> Tensor:
         return torch.cat(parts, dim=1)[:, self._back]
 
     def _pack(self) -> list[_Chunk]:
@@ -113,16 +112,12 @@ class PackedLabelEncoder(LabelEncoder):
                 chunks[-1][0].append(labels)
                 chunks[-1][1].append(tokens)
         self._back = torch.cat([own for labels, _ in chunks for own in labels]).argsort()
-        return [_Chunk(torch.cat(labels), tokens, self._sees(tokens)) for labels, tokens in chunks]
-
-    def _sees(self, tokens: list[Tensor]) -> Tensor | None:
-        if self._tokens_in(tokens) > DENSE_TOKENS:
-            return None
-        return sees(self._head, [ids.shape for ids in tokens], self._tokens.device)
-
-    @property
-    def _head(self) -> int:
-        return self._prompts.start + self._prompts.length
+        made = []
+        for numbers, own in chunks:
+            dense = self._tokens_in(own) <= DENSE_TOKENS
+            mask = sees(self._head, [ids.shape for ids in own], self._end.device) if dense else None
+            made.append(_Chunk(torch.cat(numbers), own, mask))
+        return made
 
     def _tokens_in(self, tokens: list[Tensor]) -> int:
         return self._head + sum(ids.numel() for ids in tokens)
@@ -147,12 +142,9 @@ def sees(head: int, shapes: Sequence[tuple[int, ...]], device: torch.device) -> 
 def attend(
     attn: nn.MultiheadAttention, x: Tensor, head: int, shapes: Sequence[tuple[int, ...]], seen: Tensor | None
 ) -> Tensor:
-    """Causal attention over a shared head of P tokens followed by groups of n labels with L tokens each.
+    """Causal attention in x (B, P+T, W): a shared head of P tokens, then groups of n labels with L tokens each.
 
     Args:
-        attn: the tower's own layer.
-        x: (B, P+T, W).
-        shapes: (n, L) of each group.
         seen: what ``sees`` gives, to attend in one go; None leaves out what no token sees.
     """
     batch = x.shape[0]

@@ -24,7 +24,7 @@ from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
 from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower, build_prompts
 from mltta.model.learned_prompts import AnyPrompts
-from mltta.model.local import Local, local_path, parts, tiles, windows
+from mltta.model.local import Local, local_path, look_locally
 from mltta.model.passes import ImageTower, each
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
@@ -36,7 +36,7 @@ from mltta.model.prompts import (
 )
 from mltta.model.torch_engine import TorchEngine
 from mltta.model.vocabulary import Vocabulary
-from mltta.storage.folders import MINI, embedded_text_tower
+from mltta.storage.folders import embedded_text_tower
 
 log = logging.getLogger("mltta")
 
@@ -127,24 +127,10 @@ class Backbone:
         if not isinstance(spec, LocalSpec):
             return self.image_tower
         if spec not in self._local_towers:
-            forward = partial(self._look_locally, spec)
+            forward = partial(look_locally, spec, self.local, self.model.encode_image, self.preprocess.size)
             make = self.acceleration.image_tower
             self._local_towers[spec] = make(forward, self.device, self.image_dtype, spec.size)
         return self._local_towers[spec]
-
-    def _look_locally(self, spec: LocalSpec, pixels: Tensor) -> Tensor:
-        """The whole, its quarters and windows (N, 5 + L, D), not of unit length, of inputs (N, 3, S, S)."""
-        if self.local is not None:
-            cells = self.local(pixels)  # (N, h, w, D)
-            step = spec.size / cells.shape[1]
-            sides = max(1, round(spec.window / step)), max(1, round(spec.stride / step))
-            return torch.cat([parts(cells), windows(cells, *sides)], dim=1)
-        # without a map, tiles stand for its locations
-        side = self.preprocess.size
-        cut = tiles(pixels, side)  # (N, n, n, 3, side, side)
-        found = self.model.encode_image(cut.flatten(0, 2))
-        cells = F.normalize(found.float(), dim=-1).view(*cut.shape[:3], -1)
-        return torch.cat([parts(cells), cells.flatten(1, 2)], dim=1)
 
     def renderer_of(self, spec: AnySpec) -> Renderer | None:
         """What makes a spec's pixels where the image tower is."""
@@ -236,7 +222,7 @@ class Backbone:
                 total = total + self._encode_template(some, one).features  # (n, D)
             if kept is None:
                 return total
-        found = len(templates) * kept.features[[row or 0 for row in rows]]
+        found: Tensor = len(templates) * kept.features[[row or 0 for row in rows]]
         if new:
             found[new] = total
         return found
@@ -249,7 +235,7 @@ class Backbone:
             words = vocabulary_.words()
             log.info("encoding %d everyday words for %s, once", len(words), self.name)
             labels = LabelSet(tuple(words), tuple(words), ((),) * len(words), "everyday words")
-            kept = vocabulary_.Vocabulary(words, self.encode_labels(labels, templates).features)
+            kept = Vocabulary(words, self.encode_labels(labels, templates).features)
             name = vocabulary_.identity(self._reads, templates, words)
             vocabulary_.save_to(vocabulary_.kept_file(name), name, kept)
             self._vocabularies[templates] = kept
@@ -257,16 +243,13 @@ class Backbone:
 
     def _kept_vocabulary(self, templates: tuple[str, ...]) -> Vocabulary | None:
         """What is here already, ships with the model or is kept on this machine."""
-        if templates in self._vocabularies:
-            return self._vocabularies[templates]
-        name = vocabulary_.identity(self._reads, templates, vocabulary_.words())
-        for file in (MINI / "vocabulary.safetensors", vocabulary_.kept_file(name)):
-            kept = vocabulary_.load(file, name)
-            if kept is not None:
-                kept.features = self.asarray(kept.features)
-                self._vocabularies[templates] = kept
-                return kept
-        return None
+        if templates not in self._vocabularies:
+            kept = vocabulary_.find(vocabulary_.identity(self._reads, templates, vocabulary_.words()))
+            if kept is None:
+                return None
+            kept.features = self.asarray(kept.features)
+            self._vocabularies[templates] = kept
+        return self._vocabularies[templates]
 
     @property
     def _reads(self) -> str:

@@ -28,6 +28,7 @@ from open_clip.transformer import VisionTransformer
 from timm.models.vision_transformer import VisionTransformer as TimmViT
 from torch import Tensor, nn
 
+from mltta.images.specs import LocalSpec
 from mltta.model.vit import is_plain, patch_tokens, plain_blocks, positions
 
 #: features (N, h, w, D), not of unit length, of images (N, 3, S, S) of any size
@@ -139,6 +140,25 @@ def _normed_as(norm: nn.LayerNorm, pooled: Tensor, cells: Tensor) -> Tensor:
     var, mean = torch.var_mean(pooled.float(), dim=-1, correction=0, keepdim=True)
     scaled = (cells.float() - mean[:, None]) * (var[:, None] + norm.eps).rsqrt()
     return (scaled * norm.weight + norm.bias).to(cells.dtype)
+
+
+def look_locally(
+    spec: LocalSpec, local: Local | None, encode: Callable[[Tensor], Tensor], side: int, pixels: Tensor
+) -> Tensor:
+    """The whole, its quarters and windows (N, 5 + L, D), not of unit length, of inputs (N, 3, S, S).
+
+    Args:
+        local: how to read the tower's map; where there is none, tiles stand for its locations.
+        encode: features of tiles, which are ``side`` pixels wide.
+    """
+    if local is not None:
+        cells = local(pixels)  # (N, h, w, D)
+        step = spec.size / cells.shape[1]
+        sides = max(1, round(spec.window / step)), max(1, round(spec.stride / step))
+        return torch.cat([parts(cells), windows(cells, *sides)], dim=1)
+    cut = tiles(pixels, side)  # (N, n, n, 3, side, side)
+    cells = F.normalize(encode(cut.flatten(0, 2)).float(), dim=-1).view(*cut.shape[:3], -1)
+    return torch.cat([parts(cells), cells.flatten(1, 2)], dim=1)
 
 
 def windows(cells: Tensor, size: int, step: int) -> Tensor:

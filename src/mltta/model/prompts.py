@@ -105,14 +105,9 @@ def load_descriptions(source: DescriptionSource, labels: LabelSet) -> Descriptio
         found[name] = _sentences(sentences, f"{where}: label {name!r}")
     missing = [name for name in labels if name not in found]
     if missing:
-        shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
-        log.warning(
-            "%s: %d of %d labels have none (%s); for those the templates stand alone",
-            where,
-            len(missing),
-            len(labels),
-            shown,
-        )
+        some = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        said = "%s: %d of %d labels have none (%s); for those the templates stand alone"
+        log.warning(said, where, len(missing), len(labels), some)
     return found
 
 
