@@ -169,7 +169,7 @@ class CaptionBase:
     def digest(self) -> str:
         """Names what retrieval depends on: the texts and their embeddings."""
         digest = hashlib.blake2b("\n".join(self.texts).encode(), digest_size=8)
-        digest.update(np.ascontiguousarray(self.embeddings))
+        digest.update(np.ascontiguousarray(self.embeddings).data)
         return digest.hexdigest()
 
     def check_backbone(self, backbone: Backbone) -> None:

@@ -198,7 +198,7 @@ def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
 def normalise_levels(pixels: NDArray[Any], preprocess: Preprocess) -> Pixels:
     """Turn levels (N, S, S, 3) into `(x / 255 - mean) / std`, channels first."""
     mean, std = (np.array(v, np.float32)[:, None, None] for v in (preprocess.mean, preprocess.std))
-    views = pixels.transpose(0, 3, 1, 2).astype(np.float32, order="C")
+    views: Pixels = pixels.transpose(0, 3, 1, 2).astype(np.float32, order="C")
     views /= 255
     views -= mean
     views /= std

@@ -20,7 +20,7 @@ def word_lists(file: str) -> SimpleNamespace:
 
 
 _WORDS = word_lists("labels/english.txt")
-_IRREGULAR = dict(pair.split(":") for pair in _WORDS.irregular)
+_IRREGULAR: dict[str, str] = dict(pair.split(":") for pair in _WORDS.irregular)
 
 
 @lru_cache(maxsize=65536)
