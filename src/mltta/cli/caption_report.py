@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from mltta.captions.quality import Quality
+    from mltta.captions.nouns import Quality
     from mltta.captions.store import CaptionBase
     from mltta.labels import LabelSet
 
@@ -30,7 +30,7 @@ def show(
     bases: list[dict[str, Any]], as_json: bool, texts: Sequence[str] = (), labels: LabelSet | None = None
 ) -> None:
     """Print what bases are, and how well their texts cover labels, if any are given."""
-    from mltta.captions.quality import quality
+    from mltta.captions.nouns import quality
 
     cover = None if labels is None else quality(texts, labels)
     if as_json:

@@ -71,13 +71,8 @@ def load_dataset(
         close = difflib.get_close_matches(key, _LOADERS, n=2, cutoff=0.5)
         hint = f" Did you mean {' or '.join(close)}?" if close else ""
         raise ConfigError(f"no dataset {name!r}; there are {', '.join(_LOADERS)}.{hint}")
-    given: dict[str, Any] = {
-        "split": split,
-        "unlabelled": unlabelled,
-        "annotations": annotations,
-        "labels": labels,
-    }
-    given |= {"config": config, "image_column": image_column, "label_column": label_column}
+    given: dict[str, Any] = {"split": split, "unlabelled": unlabelled, "annotations": annotations}
+    given |= {"labels": labels, "config": config, "image_column": image_column, "label_column": label_column}
     given["difficult"] = None if difficult == "negative" else difficult
     options = {option: value for option, value in given.items() if value is not None}
     known = inspect.signature(_LOADERS[key]).parameters

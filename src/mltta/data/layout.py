@@ -29,9 +29,8 @@ def as_folder(root: str | os.PathLike[str]) -> Path:
 def given_file(file: str | os.PathLike[str], root: Path) -> Path:
     """Return the file a user named, as it stands or inside the root."""
     path = Path(file).expanduser()
-    for place in (path, root / path):
-        if place.is_file():
-            return place
+    if found := [place for place in (path, root / path) if place.is_file()]:
+        return found[0]
     raise DatasetError(f"there is no annotation file {path}: check the spelling of the path")
 
 
@@ -88,7 +87,7 @@ def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[s
     # An end that two names share could show the wrong picture.
     cuts = [n for n in range(depth) if not n or len({_without(name, n) for name in relative}) == listed]
     best, most = (bases[0], 0), -1
-    for cut, base in ((cut, base) for cut in cuts for base in bases):
+    for base, cut in ((base, cut) for cut in cuts for base in bases):
         hits = sum(isfile(base / _without(name, cut)) for name in sample)
         if hits > most:
             best, most = (base, cut), hits

@@ -68,7 +68,14 @@ def load_folder(
         hint = "; the dataset objects365 reads COCO's format" if suffix == ".json" else ""
         raise DatasetError(f"{file} is neither a .csv nor a .jsonl file{hint}")
     columns, rows = _read_csv(file) if suffix in (".csv", ".tsv") else ((), list(_read_jsonl(file)))
-    _refuse_repeats(file, rows)
+    if not rows:
+        raise DatasetError(f"{file} lists no images")
+    first: dict[str, int] = {}
+    for row in rows:
+        if first.setdefault(row.image, row.line) != row.line:
+            raise DatasetError(
+                f"{file}: lines {first[row.image]} and {row.line} list the same image, {row.image}"
+            )
     if columns:
         table = chosen or label_list(columns, str(file))
         targets = np.array([row.flags for row in rows], dtype=np.int8)[:, _order(file, columns, table)]
@@ -173,14 +180,3 @@ def _flag(file: Path, line: int, label: str, cell: str) -> int:
     if value is None:
         raise DatasetError(f"{file}, line {line}, column {label!r}: expected 1, 0 or -1, found {cell!r}")
     return value
-
-
-def _refuse_repeats(file: Path, rows: Sequence[_Row]) -> None:
-    if not rows:
-        raise DatasetError(f"{file} lists no images")
-    first: dict[str, int] = {}
-    for row in rows:
-        if first.setdefault(row.image, row.line) != row.line:
-            raise DatasetError(
-                f"{file}: lines {first[row.image]} and {row.line} list the same image, {row.image}"
-            )
