@@ -29,7 +29,7 @@ def show(
     bases: list[dict[str, Any]], as_json: bool, texts: Sequence[str] = (), labels: LabelSet | None = None
 ) -> None:
     """Print what bases are, and how well their texts cover labels, if any are given."""
-    from mltta.captions.quality import quality
+    from mltta.captions.nouns import quality
 
     cover = None if labels is None else quality(texts, labels)
     if as_json:
