@@ -20,6 +20,7 @@ from PIL import Image
 from mltta.errors import MlttaError
 from mltta.images.decode import load_image
 from mltta.output.formats import Page, Record, printable
+from mltta.output.picture import levels
 
 _ASSETS = Path(__file__).parents[1] / "assets" / "gallery"
 #: the longer side of a thumbnail, and photos whose thumbnails stand together in the page
@@ -32,7 +33,9 @@ def for_gallery(photo: Path, where: Mapping[str, NDArray[np.float32]]) -> dict[s
     """What a record needs for the gallery: a small copy of the photo, and where labels were found."""
     found: dict[str, Any] = {"thumbnail": thumbnail(photo)}
     if where:
-        found["where"] = {label: _levels(grid) for label, grid in where.items()}
+        found["where"] = {
+            label: base64.b64encode(levels(grid).tobytes()).decode() for label, grid in where.items()
+        }
     return found
 
 
@@ -87,7 +90,7 @@ def _row(record: Record, numbers: Mapping[str, int], home: Path) -> dict[str, An
         return row | {"labels": [], "error": printable(record["error"])}
     row["labels"] = [[numbers[item["label"]], round(item["score"], 4)] for item in record["labels"]]
     if record.get("where"):
-        row["heat"] = {numbers[label]: levels for label, levels in record["where"].items()}
+        row["heat"] = {numbers[label]: grid for label, grid in record["where"].items()}
     return row
 
 
@@ -119,12 +122,6 @@ def _url(image: str, home: Path) -> str:
     except ValueError:  # another drive
         return Path(photo).as_uri()
     return quote(os.fsencode(near.replace(os.sep, "/")))
-
-
-def _levels(grid: NDArray[np.float32]) -> str:
-    """A grid from 0 to 1 as bytes, its largest value at 255, as the pictures of ``--where`` show it."""
-    levels = np.clip(grid / max(float(grid.max()), 1e-6), 0, 1) ** 0.7
-    return base64.b64encode((255 * levels).astype(np.uint8).tobytes()).decode()
 
 
 def _script(text: str) -> str:

@@ -30,10 +30,7 @@ def is_plain(text: str) -> bool:
     >>> [is_plain(text) for text in ("Hängebrücke 🌉", "dog\\x07", "\\ud800", "\\ufffe")]
     [True, False, False, False]
     """
-    return not _UNWRITABLE.search(text)
-
-
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+    return not re.search("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]", text)
 
 
 @contextmanager
@@ -67,14 +64,12 @@ def shorten(text: object, at_most: int = 200) -> str:
 
 def shown(value: object) -> str:
     """A value as a message shows it; a huge or a deep one is never written out."""
+    brief = reprlib.Repr()
+    brief.maxstring = brief.maxother = 200
     try:
-        return _brief.repr(value)
+        return brief.repr(value)
     except ValueError:
         return "a number of thousands of digits"
-
-
-_brief = reprlib.Repr()
-_brief.maxstring = _brief.maxother = 200
 
 
 def look(path: Path, budget: int, error: type[MlttaError]) -> int:

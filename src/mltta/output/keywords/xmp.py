@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from mltta.errors import MlttaError
@@ -137,14 +138,10 @@ def _parse(content: bytes, where: str) -> ET.Element:
     if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
         raise MlttaError(f"{where}: its XMP declares entities, which XMP has no use for; mend or remove it")
     try:
-        for _, (prefix, uri) in _namespaces(text):
+        found: Any = ET.iterparse(io.BytesIO(text), events=("start-ns",))
+        for _, (prefix, uri) in found:
             if prefix and uri not in (RDF, DC, META, OURS) and not prefix.startswith("ns"):
                 ET.register_namespace(prefix, uri)
-        builder = ET.TreeBuilder(insert_comments=True)
-        return ET.fromstring(text, ET.XMLParser(target=builder))
+        return ET.fromstring(text, ET.XMLParser(target=ET.TreeBuilder(insert_comments=True)))
     except (ET.ParseError, ValueError, LookupError) as error:
         raise MlttaError(f"{where}: its XMP is damaged ({error}); mend or remove it") from None
-
-
-def _namespaces(text: bytes) -> Iterable[tuple[str, tuple[str, str]]]:
-    return ET.iterparse(io.BytesIO(text), events=("start-ns",))
