@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 #: every public name by its home, imported when first used: torch takes seconds, and `mltta --help` does not need it
 _HOMES = {

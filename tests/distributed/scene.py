@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mltta.distributed.plan import make_plan
-from mltta.distributed.worker import Told, Worker
+from mltta.distributed.tag_shards import Told, Worker
 from mltta.output.formats import Record
 from mltta.output.partitions import Partitions
 from mltta.storage.folders import Folder

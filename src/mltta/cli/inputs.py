@@ -10,8 +10,7 @@ from pathlib import Path
 
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.budget import MAX_BYTES
-from mltta.images.find import Found, no_such, search_images
-from mltta.images.remote import is_url
+from mltta.images.find import Found, is_url, no_such, search_images
 from mltta.storage.folders import is_remote
 
 STDIN = "-"

@@ -20,7 +20,7 @@ from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
     from mltta.distributed.plan import Plan
-    from mltta.distributed.worker import Told
+    from mltta.distributed.tag_shards import Told
     from mltta.evaluation.measure import Spread
 
 #: a cluster that runs here already, or one that is started for the run

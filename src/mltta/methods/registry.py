@@ -45,9 +45,7 @@ def register(name: str, summary: str) -> Callable[[M], M]:
             raise ConfigError(f"a method called {name!r} is registered already")
         taken = sorted(TAKEN.intersection(field.name for field in fields(cls.Config)))
         if taken:
-            raise ConfigError(
-                f"{name}: a setting cannot be called {taken[0]!r}: taggers take something else by that name"
-            )
+            raise ConfigError(f"{name}: a setting cannot be called {taken[0]!r}: taggers take that name")
         cls.name, cls.summary = name, summary
         if not own:
             _REGISTRY[name] = cls

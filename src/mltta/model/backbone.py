@@ -22,7 +22,6 @@ from mltta.model import weights as weights_
 from mltta.model.acceleration import Acceleration, Renderer
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
-from mltta.model.engine import TorchEngine
 from mltta.model.image_tower import ImageTower
 from mltta.model.label_encoder import LabelEncoder
 from mltta.model.learned_prompts import AnyPrompts
@@ -39,6 +38,7 @@ from mltta.model.prompts import (
 )
 from mltta.model.text_tower import TextTower
 from mltta.model.threads import each
+from mltta.model.torch_engine import TorchEngine
 from mltta.model.vocabulary import Vocabulary
 from mltta.storage.folders import MINI, embedded_text_tower
 
