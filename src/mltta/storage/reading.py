@@ -72,14 +72,12 @@ def shorten(text: object, at_most: int = 200) -> str:
 
 def shown(value: object) -> str:
     """A value as a message shows it; a huge or a deep one is never written out."""
+    brief = reprlib.Repr()
+    brief.maxstring = brief.maxother = 200
     try:
-        return _brief.repr(value)
+        return brief.repr(value)
     except ValueError:
         return "a number of thousands of digits"
-
-
-_brief = reprlib.Repr()
-_brief.maxstring = _brief.maxother = 200
 
 
 def look(path: Path, budget: int, error: type[MlttaError]) -> int:
