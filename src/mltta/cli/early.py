@@ -7,9 +7,8 @@ import gc
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 from PIL.Image import Image
 
@@ -43,13 +42,13 @@ class Early:
     """The first photos of a run, decoded by threads for as long as its ``with`` lasts, within a budget of memory.
 
     What is not decoded then, or cannot be, is left to whoever tags it, who tells of errors too.
+
+    Args:
+        files: in the order they will be asked for; what is not a file is passed over.
+        most: bytes that may wait.
     """
 
     def __init__(self, files: Iterable[Source] = (), *, most: int = MOST_BYTES):
-        """Args:
-        files: in the order they will be asked for; what is not a file is passed over.
-        most: bytes that may wait.
-        """
         self._files, self._left = iter(files), most
         self._ready: dict[Source, tuple[Stamp, Image]] = {}
         self._lock, self._ended = threading.Lock(), False
@@ -61,9 +60,7 @@ class Early:
             self._threads[-1].start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended = True
         for thread in self._threads:
             thread.join()
@@ -79,19 +76,14 @@ class Early:
                 file = next(self._files, None)
             if file is None:
                 return
-            if isinstance(file, Path):
-                self._decode(file)
-
-    def _decode(self, file: Path) -> None:
-        seen = stamp(file)
-        try:
-            image = load_image(file, working=True)
-        except ImageError:
-            return
-        cost = _IMAGE + _PIXEL * image.width * image.height
-        with self._lock:
-            if cost > self._left:
-                self._ended = True
-            elif seen is not None:
-                self._left -= cost
-                self._ready[file] = seen, image
+            seen = stamp(file)
+            if not isinstance(file, Path) or seen is None:
+                continue
+            with suppress(ImageError):
+                image = load_image(file, working=True)
+                cost = _IMAGE + _PIXEL * image.width * image.height
+                with self._lock:
+                    self._ended |= cost > self._left
+                    if cost <= self._left:
+                        self._left -= cost
+                        self._ready[file] = seen, image

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from mltta.errors import ConfigError, MlttaError
@@ -25,6 +26,14 @@ class Piped(bytes):
     def __str__(self) -> str:
         return STDIN
 
+    @classmethod
+    def read(cls) -> Piped:
+        """One image, no larger than a file may be."""
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        if not data:
+            raise MlttaError("-: nothing came on the standard input; give an image: mltta tag - < photo.jpg")
+        return cls(data)
+
 
 #: a file, an address, or what came on the standard input
 Source = Path | str | Piped
@@ -32,9 +41,10 @@ Source = Path | str | Piped
 
 def refuse_missing(given: Sequence[str]) -> None:
     """Say it at once, before anything is loaded, if nothing of what was given is there."""
-    if given and not any(
-        path == STDIN or os.path.exists(path) or is_url(path) or is_remote(path) for path in given
-    ):
+    for path in given:
+        if path == STDIN or os.path.exists(path) or is_url(path) or is_remote(path):
+            return
+    if given:
         raise no_such(given[0])
 
 
@@ -53,7 +63,7 @@ class Sources:
             raise MlttaError(f"{urls[0]}: give --allow-urls, and it is fetched")
         #: images that are not files
         self.others: list[Source] = [
-            _read_stdin() if one == STDIN else one for one in names if one in (STDIN, *urls)
+            Piped.read() if one == STDIN else one for one in names if one in (STDIN, *urls)
         ]
         self.paths = [Path(name) for name in names if name not in (STDIN, *urls)]
         #: paths that do not exist, unless nothing does
@@ -107,20 +117,10 @@ class Sources:
         return [file for file in found if file in before and before[file] == self._sizes[file]]
 
 
-def _read_stdin() -> Piped:
-    """One image, no larger than a file may be."""
-    data = sys.stdin.buffer.read(MAX_BYTES + 1)
-    if not data:
-        raise MlttaError("-: nothing came on the standard input; give an image: mltta tag - < photo.jpg")
-    return Piped(data)
-
-
 def stamp(source: Source) -> Stamp | None:
     """A file's size and time; None if there is no file."""
-    if not isinstance(source, Path):
-        return None
-    try:
-        found = os.stat(source)
-    except (OSError, ValueError):
-        return None
-    return [found.st_size, found.st_mtime_ns]
+    if isinstance(source, Path):
+        with suppress(OSError, ValueError):
+            found = os.stat(source)
+            return [found.st_size, found.st_mtime_ns]
+    return None
