@@ -28,9 +28,8 @@ class Effect:
     def prepare(self, roots: Mapping[Any, Path | None]) -> None:
         """Hear of all photos of the run, in order, before any is tagged."""
 
-    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
-        """Do it with a photo; whether that changed the photo's file. Without tags, an earlier run tagged it."""
-        raise NotImplementedError
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool | None:
+        """Do it with a photo; true if that changed the photo's file. Without tags, an earlier run tagged it."""
 
     def notes(self) -> list[str]:
         """What was done, for the summary."""
@@ -84,12 +83,11 @@ class Sorted(Effect):
     def __init__(self, sorting: Sorting, dry: bool):
         self._sorting, self._dry, self._made, self.folder = sorting, dry, 0, sorting.home
 
-    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> None:
         made = self._sorting.put(photo, record["present"], self._dry)
         self._made += len(made)
         for target in made if self._dry else ():
             say(f"{photo} -> {target}")
-        return False
 
     def notes(self) -> list[str]:
         one, several = ("link", "links") if self._sorting.link else ("copy", "copies")
@@ -110,25 +108,21 @@ class Pictures(Effect):
         for photo, root in roots.items():
             self._paths(photo, root)
 
-    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> None:
         target = self._paths(photo, None)
         if tags is None:
             self._missing += not target.exists()
-            return False
+            return
         from mltta.images.decode import load_image
         from mltta.output.picture import annotate, where_sheet
 
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             (where_sheet if self._heat else annotate)(load_image(photo), tags).save(target)
-        return False
 
     def notes(self) -> list[str]:
-        if not self._missing:
-            return []
-        return [
-            f"{self._missing:,} that were done before have no picture in {self.folder}: --overwrite makes all"
-        ]
+        missing = f"{self._missing:,} that were done before have no picture in {self.folder}"
+        return [f"{missing}: --overwrite makes all"] if self._missing else []
 
 
 class Thumbnails(Effect):
@@ -137,10 +131,9 @@ class Thumbnails(Effect):
     def __init__(self, gallery: Path):
         self.folder = thumbnail_folder(gallery)
 
-    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> None:
         if tags is not None:
             record.update(for_gallery(photo, tags.where))
-        return False
 
 
 def effects_of(
