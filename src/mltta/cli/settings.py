@@ -33,12 +33,11 @@ def settings_of(
                     value = float(value)  # YAML takes 5e-3 for a word, because it has no point
             found[method][name] = value
     for pair in pairs:
-        name = _field(pair.partition("=")[0])
-        owner = pair.partition("=")[0].partition(".")[0]
-        if owner in methods and pair.startswith(f"{owner}."):
+        name = pair.partition("=")[0]
+        owner, dot, _ = name.partition(".")
+        takers = [method for method in methods if len(methods) == 1 or _field(name) in defaults[method]]
+        if dot and owner in methods:
             takers, pair = [owner], pair.removeprefix(f"{owner}.")
-        else:
-            takers = [method for method in methods if len(methods) == 1 or name in defaults[method]]
         if not takers:
             raise ConfigError(
                 f"--set {pair}: none of {', '.join(methods)} has this setting; see `mltta methods`"
