@@ -15,10 +15,8 @@ from mltta import Recipe, Tagger
 from mltta.data import Dataset
 from mltta.decision import Decision
 from mltta.labels import LabelSet
-from mltta.serve.engine import Engine
-from mltta.serve.limits import Limits
-from mltta.serve.offer import Offer
-from mltta.serve.taggers import Taggers
+from mltta.serve.engine import Engine, Taggers
+from mltta.serve.offer import Limits, Offer
 from mltta.session.execution import Execution
 from mltta.session.prepare import Photo
 from tests import golden_data as golden
@@ -117,7 +115,7 @@ def by_worker(photos: Dataset, typed: list[str], method: str, base: Any) -> np.n
     measurer = Measurer.__new__(Measurer)  # as an actor has it once Ray has handed over the measure
     measurer.measure = Measure(question, data, made, execution=Execution(1, threads=1))
     (records,) = measurer(range(PHOTOS)).records.values()
-    return np.array([record.shown for record in records])
+    return np.array([record.scores for record in records])
 
 
 @given(typed=TYPED, method=st.sampled_from(sorted(METHODS)), own=st.booleans())
@@ -128,6 +126,12 @@ def test_a_typed_label_list_scores_alike_through_every_interface(photos, typed, 
     for other in (by_evaluator, by_server, by_worker):
         np.testing.assert_array_equal(other(photos, typed, method, base), want, err_msg=other.__name__)
     assert want.shape[1] < 3 or len(np.unique(want, axis=0)) == PHOTOS, "no two photos are alike"
+
+
+def test_plurals_articles_and_counts_are_read_alike_by_tag_and_eval(photos):
+    typed = ["cats", "two dogs", "the sofa", "tvmonitor", "people"]
+    want = by_tagger(photos, typed, "clip", captions())
+    np.testing.assert_array_equal(by_evaluator(photos, typed, "clip", captions()), want)
 
 
 @given(

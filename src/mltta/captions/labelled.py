@@ -55,7 +55,7 @@ class LabelledCaptions:
             raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
         xp = array_namespace(embeddings)
         self.embeddings = xp.astype(embeddings, xp.float32, copy=False)
-        self._find, self._search = search, search(self.embeddings)
+        self._find = search
         self.mentions, self.n_labels, self.texts = mentions, n_labels, texts
         #: how many of them, at the end, are composed here and say nothing of which labels go together
         self.composed = 0
@@ -70,6 +70,10 @@ class LabelledCaptions:
         self._label, self._caption = map(self._like, self._pairs)
         distinct = np.bincount(self._pairs[1], minlength=len(mentions))
         self._counts = {"list": self._like(np.array(counts)), "set": self._like(distinct)}
+
+    @cached_property
+    def _search(self) -> Search:
+        return self._find(self.embeddings)
 
     def _like(self, values: Any) -> Array:
         return like(values, self.embeddings)

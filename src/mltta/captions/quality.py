@@ -14,19 +14,12 @@ from mltta.labels import LabelSet
 
 @dataclass(frozen=True)
 class Quality:
-    """What captions say about the labels of a set.
+    """What captions say about the labels of a set."""
 
-    Args:
-        labels: the names.
-        captions: how many captions there are.
-        counts: how many captions name each label.
-        sizes: for 0, 1, 2 … labels, how many captions name that many.
-    """
-
-    labels: tuple[str, ...]
-    captions: int
-    counts: tuple[int, ...]
-    sizes: tuple[int, ...]
+    labels: tuple[str, ...]  # their names
+    captions: int  # how many there are
+    counts: tuple[int, ...]  # how many captions name each label
+    sizes: tuple[int, ...]  # for 0, 1, 2 … labels, how many captions name that many
 
     @property
     def never(self) -> list[str]:
@@ -39,11 +32,7 @@ class Quality:
         return {
             "captions": self.captions,
             "labels": len(self.labels),
-            "captions_per_label": {
-                "min": min(self.counts),
-                "median": median(self.counts),
-                "max": max(self.counts),
-            },
+            "captions_per_label": {of.__name__: of(self.counts) for of in (min, median, max)},
             "labels_per_caption": {str(size): count for size, count in enumerate(self.sizes)},
             "never_mentioned": self.never,
             "by_label": {self.labels[i]: self.counts[i] for i in order},
@@ -59,9 +48,5 @@ def quality(texts: Sequence[str], labels: LabelSet) -> Quality:
     mentions = label_matches(texts, labels)
     counts = Counter(label for named in mentions for label in named)
     sizes = Counter(map(len, mentions))
-    return Quality(
-        labels.names,
-        len(texts),
-        tuple(counts[i] for i in range(len(labels))),
-        tuple(sizes[n] for n in range(max(sizes, default=0) + 1)),
-    )
+    named, shares = range(len(labels)), range(max(sizes, default=0) + 1)
+    return Quality(labels.names, len(texts), tuple(counts[i] for i in named), tuple(sizes[n] for n in shares))

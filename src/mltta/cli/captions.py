@@ -149,8 +149,7 @@ def info(options: InfoOptions) -> None:
 
 def search(options: SearchOptions) -> None:
     from mltta.captions.nouns import label_matches
-    from mltta.captions.open import open_captions
-    from mltta.captions.store import default_captions
+    from mltta.captions.store import default_captions, open_captions
 
     wanted = groups.with_synonyms(options.labels, options)
     backbone = groups.open_backbone(options)
@@ -199,7 +198,7 @@ def covered(options: CoverOptions) -> LabelSet | None:
 def query_feature(query: str, backbone: Backbone) -> Tensor:
     """The unit feature (D) of an image, if the query is called like one, or else of a text."""
     from mltta.images.decode import load_image
-    from mltta.images.kinds import SUFFIXES
+    from mltta.images.find import SUFFIXES
     from mltta.images.specs import ViewSpec
     from mltta.images.views import render_views
 
@@ -218,7 +217,7 @@ def folder_name(model: str) -> str:
 
 def folders_of(source: str) -> list[Path]:
     """The bases in a folder or on the hub, at least one."""
-    from mltta.captions.open import base_folders
+    from mltta.captions.store import base_folders
 
     found = base_folders(source)
     if not found:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from mltta.cli.progress import say
 from mltta.errors import ConfigError, MlttaError
+from mltta.output.formats import Record
 from mltta.output.gallery import for_gallery, thumbnail_folder
 from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
-from mltta.output.records import Record
 from mltta.output.sorting import PicturePaths, Sorting
 from mltta.storage.atomic import writing
 

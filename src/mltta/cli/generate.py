@@ -14,8 +14,8 @@ from mltta.cli.progress import counted
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.captions.generate.asking import CaptionEngine
     from mltta.captions.generate.build import Generated
+    from mltta.captions.generate.sampling import CaptionEngine
     from mltta.labels import LabelSet
 
 ENDPOINT = "Endpoint"
@@ -93,7 +93,7 @@ def generate(options: GenerateOptions) -> None:
 def open_engine(options: GenerateOptions, labels: LabelSet) -> CaptionEngine:
     """The endpoint's client, or the composer."""
     if options.engine == "composer":
-        from mltta.captions.generate.asking import ComposerEngine
+        from mltta.captions.generate.sampling import ComposerEngine
 
         return ComposerEngine(labels)
     from mltta.captions.generate.endpoint import OPENAI, OpenAIEngine

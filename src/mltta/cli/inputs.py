@@ -11,9 +11,8 @@ from pathlib import Path
 
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.budget import MAX_BYTES
-from mltta.images.find import Found, no_such, search_images
-from mltta.images.remote import is_url
-from mltta.storage.filesystems import is_remote
+from mltta.images.find import Found, is_url, no_such, search_images
+from mltta.storage.folders import is_remote
 
 STDIN = "-"
 #: what a file was when it was read: its size and the time it was changed

@@ -20,8 +20,8 @@ class UndoOptions(Options):
 
 def undo(options: UndoOptions) -> None:
     from mltta.images.find import find_images
+    from mltta.output.formats import printable
     from mltta.output.keywords import write
-    from mltta.output.records import printable
 
     photos, changed, failed = find_images(options.paths), 0, []
     for photo in photos:

@@ -19,7 +19,7 @@ from mltta.errors import ConfigError
 if TYPE_CHECKING:
     from mltta.cli.tag import TagOptions
     from mltta.distributed.plan import Plan
-    from mltta.distributed.worker import Told
+    from mltta.distributed.tag_shards import Told
     from mltta.evaluation.measure import Spread
     from mltta.tagger import Tagger
 
@@ -38,7 +38,7 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
     from mltta.cli.progress import Closing, Progress
     from mltta.distributed import tag
     from mltta.distributed.cluster import open_ray
-    from mltta.output.tag_formats import SUFFIXES
+    from mltta.output.formats import SUFFIXES
 
     open_ray()  # before any work is done
     output = options.output[0] if len(options.output) == 1 else None

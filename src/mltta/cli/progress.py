@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from mltta.output.records import Record, printable
+from mltta.output.formats import Record, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -54,8 +54,7 @@ class ServeOptions(DeviceOptions):
 
 def serve(options: ServeOptions) -> None:
     try:
-        from mltta.serve.limits import Limits
-        from mltta.serve.offer import Offer, offered_methods
+        from mltta.serve.offer import Limits, Offer, offered_methods
         from mltta.serve.server import check_access, make_server
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'mltta[serve]'") from None

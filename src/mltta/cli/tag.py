@@ -88,9 +88,9 @@ def tag(options: TagOptions) -> None:
         from mltta.cli.on_ray import tag_on_ray
 
         raise typer.Exit(tag_on_ray(options, open_tagger))
+    from mltta.output.formats import format_of
     from mltta.output.partitions import is_partitions
-    from mltta.output.tag_formats import format_of
-    from mltta.storage.filesystems import is_remote
+    from mltta.storage.folders import is_remote
 
     if options.format and len(options.output) > 1:
         raise ConfigError("--format is for one output; with several, the file extensions name the formats")

@@ -17,16 +17,6 @@ MOST_BYTES, PATIENCE, LONGEST = 64 << 20, 10.0, 60.0
 _PIECE = 1 << 16
 
 
-def is_url(source: object) -> bool:
-    """Whether a source is an address rather than a file.
-
-    Example:
-        >>> is_url("https://example.org/cat.jpg"), is_url("cat.jpg"), is_url(b"https://")
-        (True, False, False)
-    """
-    return isinstance(source, str) and source.lower().startswith(("http://", "https://"))
-
-
 def fetch(url: str, *, public: bool = False) -> bytes:
     """The bytes behind an address, or an ImageError that says why there are none.
 

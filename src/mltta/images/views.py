@@ -19,8 +19,8 @@ from mltta.errors import ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, augmix, draw_plans
 from mltta.images.decode import image_id as content_id
 from mltta.images.decode import load_image
+from mltta.images.find import SUFFIXES
 from mltta.images.geometry import CROP_DRAWS, Floats, clean_axes, crop_boxes, working_size
-from mltta.images.kinds import SUFFIXES
 from mltta.images.specs import LocalSpec, ViewSpec, floats, is_count, require
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)

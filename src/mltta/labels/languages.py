@@ -6,9 +6,10 @@ import csv
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 
-_TABLE = Path(__file__).parents[1] / "assets" / "labels" / "languages.csv"
+from mltta.labels.sets import ASSETS
+
+_TABLE = ASSETS / "labels" / "languages.csv"
 #: words of the table that are English too; alone they say nothing
 _ALSO_ENGLISH = frozenset((_TABLE.parent / "also_english.txt").read_text(encoding="utf-8").split())
 

@@ -55,7 +55,7 @@ def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) 
     close = (
         array_namespace(background).max(background @ itself.T, axis=-1) >= 1 - APART / backbone.logit_scale
     )
-    owners, shares = (like(np.array(own), background) for own in (owner, np.float32(share)))
+    owners, shares = (like(np.array(own), background) for own in (owner, np.array(share, np.float32)))
     return Words(features, owners, shares, background[~(named | close)])
 
 

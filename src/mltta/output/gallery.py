@@ -19,7 +19,7 @@ from PIL import Image
 
 from mltta.errors import MlttaError
 from mltta.images.decode import load_image
-from mltta.output.records import Page, Record, printable
+from mltta.output.formats import Page, Record, printable
 
 _ASSETS = Path(__file__).parents[1] / "assets" / "gallery"
 #: the longer side of a thumbnail, and photos whose thumbnails stand together in the page

@@ -11,9 +11,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from mltta.errors import ConfigError
-from mltta.output.lines import TextFormat, csv_lines, table_lines
-from mltta.output.records import Page, Record
-from mltta.output.tag_formats import refuse_wide, text_format
+from mltta.output.formats import Page, Record, TextFormat, csv_lines, refuse_wide, table_lines, text_format
 
 
 class Screen:

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import IO, Any
 
 from mltta.errors import ConfigError, MlttaError
-from mltta.output.records import Page, Record
-from mltta.output.tag_formats import WIDE, file_of, refuse_wide, text_format, write_tags
+from mltta.output.exchange import write_tags
+from mltta.output.formats import WIDE, Page, Record, file_of, refuse_wide, text_format
 from mltta.output.tags_journal import OTHERWISE, Seal, TagsJournal
 from mltta.storage.atomic import replacing, writing
 from mltta.storage.lock import locked

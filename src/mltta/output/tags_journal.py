@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mltta.errors import MlttaError
-from mltta.output.records import Record
+from mltta.output.formats import Record
 from mltta.storage import atomic
 from mltta.storage.journal import line_content, read_lines, sealed_line
 

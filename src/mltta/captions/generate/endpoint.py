@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from mltta.captions.generate.asking import Answer, Request
+from mltta.captions.generate.sampling import Answer, Request
 from mltta.errors import EngineError
 
 log = logging.getLogger("mltta")

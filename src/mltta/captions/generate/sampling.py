@@ -1,4 +1,5 @@
-"""Which labels a caption is asked to mention: at random, as in the paper, or as they occur together in photos."""
+"""What is asked of whom: which labels a caption is to mention, at random as in the paper or as they occur together in
+photos, the interface of an engine that answers, and the engine that needs no model."""
 
 from __future__ import annotations
 
@@ -8,14 +9,15 @@ import hashlib
 import json
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.captions.generate.asking import Request
+from mltta.captions.compose import Composer
 from mltta.data.dataset import Dataset
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
@@ -29,6 +31,26 @@ PROMPT = (
     "and include keywords: {}"
 )
 MOST_LABELS = 5
+
+
+@dataclass(frozen=True)
+class Request:
+    """One sentence asked for; everything in it follows from the run's seed and its number."""
+
+    n: int
+    keywords: tuple[str, ...]
+    prompt: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to request n, unchanged, and the tokens it took."""
+
+    n: int
+    text: str
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
 
 
 class Cooccurrence:
@@ -163,3 +185,28 @@ def _matched(labels: LabelSet, names: list[str], counts: NDArray[np.float64]) ->
     at = list(places.values())
     matched[np.ix_(at, at)] = counts[np.ix_(list(places), list(places))]
     return matched
+
+
+class CaptionEngine(Protocol):
+    """Answers requests."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What the answers depend on; a run is not resumed by an engine with another identity."""
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
+        """Give one answer per request, in any order."""
+
+
+class ComposerEngine:
+    """Composes a plain sentence of the keywords, at most four of them, by template."""
+
+    identity: Mapping[str, Any] = {"engine": "composer", "model": None}
+
+    def __init__(self, labels: LabelSet) -> None:
+        self._compose = Composer(labels)
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
+        """Write the sentences in order."""
+        for request in requests:
+            yield Answer(request.n, self._compose(request.keywords, random.Random(request.seed)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from xml.etree import ElementTree as ET
 
 from mltta.errors import MlttaError
-from mltta.storage.reading import is_plain
+from mltta.storage.reading import unwritable
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DC = "http://purl.org/dc/elements/1.1/"
@@ -52,7 +52,7 @@ class Packet:
 
     def set(self, labels: Sequence[str]) -> None:
         """Have these labels as our keywords: new ones are added, those of an earlier time taken back."""
-        odd = next((label for label in labels if not is_plain(label)), None)
+        odd = next((label for label in labels if unwritable(label)), None)
         if odd is not None:
             raise MlttaError(
                 f"{self._where}: the label {odd[:40]!r} contains control characters or invalid Unicode, so no keywords "
