@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mltta.cli.early import Early, loading
-from mltta.cli.inputs import Source, Sources, Stamp, stamp
+from mltta.cli.inputs import Early, Source, Sources, Stamp, loading, stamp
 from mltta.cli.progress import Closing, Progress
 from mltta.errors import ConfigError, ImageError, MlttaError
 from mltta.output.screen import Screen
