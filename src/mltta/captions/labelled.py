@@ -175,8 +175,7 @@ def label_captions(
 def _label(labels: LabelSet, backbone: Backbone, base: CaptionBase, apart: bool) -> LabelledCaptions:
     mentions = label_matches(base.texts, labels, duplicates=True, apart=apart)
     texts, embeddings = list(base.texts), base.embeddings
-    named = {label for labels_of in mentions for label in labels_of}
-    missing = [i for i in range(len(labels)) if i not in named]
+    missing = sorted(set(range(len(labels))).difference(*mentions))
     if missing and not apart:
         per_label = max(2, min(PER_LABEL, COMPOSED_AT_MOST // len(missing)))
         composed = compose_captions(labels, missing, per_label)

@@ -115,15 +115,9 @@ class CaptionBase:
             levels = np.rint(self.embeddings / scale).astype(np.int8)
             tensors = {"embeddings": levels, "scale": np.ascontiguousarray(scale[:, 0])}
         held = save(tensors)
-        config = {
-            "format": FORMAT,
-            "captions": len(self),
-            "dim": self.embeddings.shape[1],
-            "backbone": self.fingerprint,
-            "model": self.model,
-            "texts_blake2b": _digest(text),
-            "embeddings_crc32": f"{checksums.of_bytes(held):08x}",
-        }
+        config = {"format": FORMAT, "captions": len(self), "dim": self.embeddings.shape[1]}
+        config |= {"backbone": self.fingerprint, "model": self.model, "texts_blake2b": _digest(text)}
+        config["embeddings_crc32"] = f"{checksums.of_bytes(held):08x}"
         said = (json.dumps(checksums.sealed(config), indent=1) + "\n").encode()
         # whoever has an old file mapped keeps it whole; one of each kind from another base does not load
         (folder / "config.json").unlink(missing_ok=True)
@@ -239,15 +233,13 @@ def chosen_captions(
 
 def open_captions(source: str | os.PathLike[str], backbone: Backbone) -> CaptionBase:
     """The base that fits a backbone, from a folder or "hf-hub:ORG/NAME"; or one built of what `read_texts` takes."""
-    folders = base_folders(source)
-    if not folders:
+    bases = [CaptionBase.load(folder) for folder in base_folders(source)]
+    if not bases:
         return CaptionBase.from_file(source, backbone)
-    bases = [CaptionBase.load(folder) for folder in folders]
     if len(bases) == 1:
         bases[0].check_backbone(backbone)
-    for base in bases:
-        if base.fingerprint == backbone.text_fingerprint:
-            return base
+    if fitting := [base for base in bases if base.fingerprint == backbone.text_fingerprint]:
+        return fitting[0]
     raise CaptionError(
         f"{os.fspath(source)} holds captions for {', '.join(map(describe, bases))}, but none for {backbone.name}. "
         "Build them for this model too."

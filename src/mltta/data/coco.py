@@ -156,7 +156,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     kinds = f"{file} is not an instances file"
     try:
         look(file, ANNOTATIONS, DatasetError)
-        content = json.loads(file.read_bytes(), object_hook=_without_outlines)
+        content: dict[str, Any] = json.loads(file.read_bytes(), object_hook=_without_outlines)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or too deep
         raise DatasetError(
             f"{file} is damaged or incomplete ({explain(error)}): download or extract it again"

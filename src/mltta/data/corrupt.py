@@ -144,17 +144,15 @@ def _motion_blur(image: Image.Image, level: int, rng: np.random.Generator) -> Im
 
 
 def _noise(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
-    """Add normal noise to every value."""
-    return _each_band(image, lambda band: band + np.float32(255 * NOISE[level]) * _normal(band.shape, rng))
+    """Add normal noise to every value, of uniform numbers (Box and Muller): only rng.random() stays over releases."""
 
+    def disturb(band: NDArray[np.float32]) -> NDArray[np.float32]:
+        length = np.sqrt(-2 * np.log1p(-rng.random((band.size + 1) // 2)))
+        angle = 2 * math.pi * rng.random((band.size + 1) // 2)
+        both = np.concatenate([length * np.cos(angle), length * np.sin(angle)], dtype=np.float32)
+        return np.asarray(band + np.float32(255 * NOISE[level]) * both[: band.size].reshape(band.shape))
 
-def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Standard normal numbers out of uniform ones (Box and Muller): only rng.random() stays over releases of numpy."""
-    count = math.prod(shape)
-    length = np.sqrt(-2 * np.log1p(-rng.random((count + 1) // 2)))
-    angle = 2 * math.pi * rng.random((count + 1) // 2)
-    both = np.concatenate([length * np.cos(angle), length * np.sin(angle)], dtype=np.float32)
-    return both[:count].reshape(shape)
+    return _each_band(image, disturb)
 
 
 def _low_contrast(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:

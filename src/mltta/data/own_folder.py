@@ -92,12 +92,12 @@ def _find_file(top: Path) -> Path:
     """Find the label file: labels.csv, labels.jsonl, or the only one of its kind."""
     files = sorted(file for file in top.iterdir() if file.suffix.casefold() in _SUFFIXES)
     named = [file for file in files if file.stem.casefold() == "labels"] or files
-    if not named:
-        raise missing(top, "a file of labels", _TREE)
     if len(named) > 1:
         names = ", ".join(file.name for file in named)
         raise DatasetError(f"{top} holds several label files, name one as annotations: {names}")
-    return named[0]
+    if named:
+        return named[0]
+    raise missing(top, "a file of labels", _TREE)
 
 
 def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:

@@ -100,8 +100,8 @@ class _Public(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
     def _opened(self, kind: Any, req: urllib.request.Request) -> http.client.HTTPResponse:
         def connection(*args: Any, **options: Any) -> http.client.HTTPConnection:
-            made: Any = kind(*args, **options)
-            made._create_connection = _connect_public
+            made: http.client.HTTPConnection = kind(*args, **options)
+            vars(made)["_create_connection"] = _connect_public
             return made
 
         return self.do_open(connection, req)

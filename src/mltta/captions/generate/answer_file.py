@@ -83,8 +83,7 @@ class AnswerFile:
     def _check(self, header: Mapping[str, Any]) -> None:
         """Refuse to mix answers to different questions."""
         for name in {**header, **self._header}:
-            was, now = header.get(name), self._header.get(name)
-            if was != now:
+            if (was := header.get(name)) != (now := self._header.get(name)):
                 values = "" if name == "labels" else f" ({was!r}, now {now!r})"
                 raise CaptionError(
                     f"{self.path} was begun with another {name}{values}. Give the same options to resume it, "
