@@ -176,8 +176,7 @@ def _normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
 
 def _starts(sizes: Ints) -> Ints:
     """Where the pixels of each image begin among those of all."""
-    starts: Ints = np.cumsum([0, *(3 * sizes.prod(1))])[:-1]
-    return starts
+    return np.cumsum([0, *(3 * sizes.prod(1))])[:-1]
 
 
 def _boxes(sizes: Ints, axes: Ints, place: Ints, kept: Ints | tuple[int, int], stride: Ints | int) -> Boxes:

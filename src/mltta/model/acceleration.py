@@ -80,5 +80,4 @@ def choose(device: torch.device, wanted: bool | str | None = None) -> Accelerati
         )
     kind = "cuda" if device.type == "cuda" else "cpu"  # the file of the other is not even opened
     opened = import_module(f"{room.__name__}.{kind}")
-    found: Acceleration = getattr(opened, f"{kind.title()}Acceleration")(names or set(room.TRICKS))
-    return found
+    return getattr(opened, f"{kind.title()}Acceleration")(names or set(room.TRICKS))

@@ -162,8 +162,7 @@ class Backbone:
         @torch.no_grad()  # each thread has to be told
         def some(rows: Tensor) -> Tensor:
             if not causal:
-                found: Tensor = self.model.encode_text(tokens[rows].to(self.device), normalize=True)
-                return found.cpu().float()
+                return self.model.encode_text(tokens[rows].to(self.device), normalize=True).cpu().float()
             x = self.tower.embed(tokens[rows, : int(end[rows].max()) + 1].to(self.device))
             return self.tower.run(x, end[rows].to(self.device)).cpu()
 
@@ -222,7 +221,7 @@ class Backbone:
                 total = total + self._encode_template(some, one).features  # (n, D)
             if kept is None:
                 return total
-        found: Tensor = len(templates) * kept.features[[row or 0 for row in rows]]
+        found = len(templates) * kept.features[[row or 0 for row in rows]]
         if new:
             found[new] = total
         return found

@@ -138,8 +138,7 @@ class FolderConfig:
 
     @property
     def text(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.model["text_cfg"]
-        return found
+        return self.model["text_cfg"]
 
     @property
     def tokenizer_name(self) -> str | None:

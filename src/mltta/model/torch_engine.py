@@ -104,8 +104,7 @@ class TorchEngine:
         def finish() -> NDArray[Any]:
             if there is not None:
                 there.synchronize()
-            found: NDArray[Any] = copied.numpy()
-            return found
+            return copied.numpy()
 
         return finish
 
