@@ -303,3 +303,10 @@ def test_the_readmes_python_passes_the_strictest_type_check(tmp_path):
     )
     assert done.returncode == 0, done.stdout
     assert 'Revealed type is "mltta.tagger.tags.Tags"' in done.stdout
+
+
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_path_is_not_the_working_directory(empty, monkeypatch):
+    monkeypatch.chdir(ROOT / "examples" / "photos")
+    with pytest.raises(ImageError, match="expected a photo, got an empty path"):
+        Tagger(golden.backbone("vit"), LABELS, "clip")(empty)

@@ -84,9 +84,7 @@ class Decision:
 
     def scores(self, branches: Any, votes: Any, emits: str) -> Floats:
         """Scores (B, C) between 0 and 1, from branches (B, n, C) and, unless these are log-odds, votes (B, C)."""
-        import torch
-
-        probability: Floats = np.asarray(branch_probabilities(torch.as_tensor(branches), emits))
+        probability: Floats = branch_probabilities(branches, emits)
         if emits == "odds":
             return probability
         strength = self.rule.strength(self.rule.evidence(probability, votes), votes)

@@ -16,7 +16,7 @@ from mltta.distributed.plan import make_plan, names_of
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.find import find_images
 from mltta.output.partitions import Partitions, is_partitions
-from mltta.storage.filesystems import Folder
+from mltta.storage.folders import Folder
 from tests.distributed.scene import in_this_process, local, make_photos
 from tests.safety.world import photo
 

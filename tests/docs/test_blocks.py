@@ -18,8 +18,7 @@ from mltta.captions import labelled
 from mltta.labels import LabelSet
 from mltta.methods import registry
 from mltta.model import load as loading
-from mltta.model.image_tower import ImageTower
-from mltta.tagger import tagger, zero_shot
+from mltta.model.passes import ImageTower
 from tests.docs.blocks import blocks_of, check_printed, run_python, run_shell
 
 ROOT = Path(__file__).parents[2]
@@ -80,8 +79,7 @@ def _heavy_work_is_shared():
         return passes[key]
 
     with contextlib.ExitStack() as patches:
-        for place in (loading, tagger, zero_shot):
-            patches.enter_context(mock.patch.object(place, "load_backbone", load_once))
+        patches.enter_context(mock.patch.object(loading, "load_backbone", load_once))
         patches.enter_context(mock.patch.object(ImageTower, "one_pass", encode_once))
         patches.enter_context(mock.patch.object(labelled, "_lately", deque(maxlen=64)))
         yield

@@ -12,8 +12,10 @@ import torch
 
 from mltta.captions.store import CaptionBase
 from mltta.evaluation.comparison import lines
+from mltta.evaluation.evaluate import evaluate
 from mltta.evaluation.recipes import Recipe
 from mltta.model.maple import with_prompts
+from mltta.model.prompts import DEFAULT_TEMPLATE, list_templates
 from mltta.session.execution import Execution
 from tests import golden_data as golden
 from tests.evaluation import scene
@@ -176,3 +178,17 @@ def test_results_that_differ_in_more_than_the_order_are_lines_of_their_own_and_s
         "clip [template a photo of a {}., seed 1]",
         "clip [template a picture of a {}., seed 0]",
     ]
+
+
+@pytest.mark.parametrize(("method", "prompts", "template"), [
+    ("auto", None, "simple"),
+    ("clip", None, DEFAULT_TEMPLATE),
+    ("clip", coop(torch.zeros(4, 64)), DEFAULT_TEMPLATE),
+    ("auto", coop(torch.zeros(4, 64)), DEFAULT_TEMPLATE),
+])  # fmt: skip
+def test_the_template_recorded_is_the_one_that_was_used(photos, tmp_path, method, prompts, template):
+    backbone = golden.backbone("vit") if prompts is None else with_prompts(golden.backbone("vit"), prompts)
+    done = evaluate(
+        photos, backbone, [method], out=tmp_path, captions=False if method == "auto" else None, cache=False
+    )
+    assert done.results[0].run["template"] == list(list_templates(template))

@@ -6,6 +6,7 @@ So is the one that docs/write-a-method.md shows, though it is no part of the pac
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import gc
 import re
 import shutil
@@ -111,6 +112,20 @@ def test_every_method_in_the_package_is_imported_by_it():
     ]
     assert len(names) >= 6
     assert set(names) <= set(list_methods())
+
+
+@pytest.mark.parametrize("name", sorted(list_methods()))
+def test_every_setting_says_what_it_means(name):
+    fields = dataclasses.fields(CLASSES[name].Config)
+    assert [field.name for field in fields if not field.metadata.get("help")] == []
+
+
+def test_a_setting_with_another_default_keeps_help_and_range():
+    config = method_class("rlcf").Config
+    assert config().steps == 3
+    assert config.__dataclass_fields__["steps"].metadata["help"] == "optimizer steps per image"
+    with pytest.raises(ConfigError, match="steps = -1 is out of range: give at least 0, at most 1000"):
+        config(steps=-1)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -118,10 +118,6 @@ def commands(tmp_path: Path) -> dict[str, list[object]]:
     return {
         "build": ["captions", "build", source, "--out", tmp_path / "out", *TINY],
         "eval": ["eval", "folder", "--data", photos, "--method", "clip", *base, "--out", tmp_path / "out"],
-        "train": [
-            *["prompts", "train", "--labels", "dog, cat", "--epochs", "1", "--tokens", "60", *base],
-            *["--out", tmp_path / "out" / "p.safetensors"],
-        ],
         "generate": [
             *["captions", "generate", "--labels", "voc", "--engine", "composer", "--count", "200"],
             *["--out", tmp_path / "out" / "c.jsonl"],

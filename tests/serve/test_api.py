@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from mltta import Tagger
+from mltta.output.formats import csv_lines
 from mltta.output.keywords.xmp import Packet
-from mltta.output.lines import csv_lines
 from mltta.serve.client import Client, ServerError
 from mltta.serve.offer import Limits
 from tests.serve.running import PHOTOS, mini, serving

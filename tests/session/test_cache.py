@@ -205,13 +205,20 @@ def test_a_full_disk_costs_the_cache_and_not_the_run(tmp_path, monkeypatch, capl
         if len(calls) > 1 or what == "at once":
             raise OSError(28, "No space left on device")
 
-    owner = cache_ if what == "later" else cache_._Writer
-    name = "_sync" if what == "later" else "__init__"
-    monkeypatch.setattr(owner, name, full)
+    write = cache_._Writer.write
+
+    def full_later(self, *args):
+        full()
+        write(self, *args)
+
+    if what == "later":
+        monkeypatch.setattr(cache_._Writer, "write", full_later)
+    else:
+        monkeypatch.setattr(cache_._Writer, "__init__", full)
     done = run(photos, EPISODIC, tmp_path, batch_size=2)
     assert [bits(result) for result in done.results] == want
-    told = [record.getMessage() for record in caplog.records if "not kept" in record.getMessage()]
-    assert told == ["features are not kept from here on: [Errno 28] No space left on device"]
+    told = [record.getMessage() for record in caplog.records if "not cached" in record.getMessage()]
+    assert told == ["features are not cached from here on: [Errno 28] No space left on device"]
 
     monkeypatch.undo()
     again = run(photos, EPISODIC, tmp_path / "again", cache=tmp_path / "features")

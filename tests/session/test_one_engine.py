@@ -128,6 +128,12 @@ def test_a_typed_label_list_scores_alike_through_every_interface(photos, typed, 
     assert want.shape[1] < 3 or len(np.unique(want, axis=0)) == PHOTOS, "no two photos are alike"
 
 
+def test_plurals_articles_and_counts_are_read_alike_by_tag_and_eval(photos):
+    typed = ["cats", "two dogs", "the sofa", "tvmonitor", "people"]
+    want = by_tagger(photos, typed, "clip", captions())
+    np.testing.assert_array_equal(by_evaluator(photos, typed, "clip", captions()), want)
+
+
 @given(
     typed=TYPED,
     threshold=st.none() | st.floats(0, 1),

@@ -1,4 +1,4 @@
-"""A caption base: texts and their embeddings for one backbone; label sets are worked out for the labels in use."""
+"""Caption bases, texts and their embeddings for one backbone: built, saved, and opened wherever they are."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import json
 import logging
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from mltta.arrays import Array, normalize, to_numpy
 from mltta.captions.read import read_texts
 from mltta.errors import CaptionError
 from mltta.model.search import Search
-from mltta.storage import atomic, checksums
+from mltta.storage import atomic, checksums, hub
 from mltta.storage.folders import MINI, cache_folder
 from mltta.storage.reading import LABELS, parse_json, read_bytes, reading
 
@@ -32,6 +31,8 @@ FORMAT = "mltta-captions-2"
 UNCHECKED = "mltta-captions-1"
 TEXT_BYTES = 4 << 30
 _KINDS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8}
+#: how people write that a method is to do without captions
+NONE = "none"
 DAMAGED = "build it again, or fetch it again"
 #: what a base is on disk, in the order they are written
 FILES = ("texts.txt", "embeddings.safetensors", "config.json")
@@ -89,16 +90,13 @@ class CaptionBase:
                     f"bases of different backbones cannot be merged: {describe(first)} and {describe(other)}. "
                     "Build one of them again from its texts with the other's model."
                 )
-        rows: dict[str, tuple[int, int]] = {}
-        for which, base in enumerate(bases):
+        rows: dict[str, tuple[CaptionBase, int]] = {}
+        for base in bases:
             for row, text in enumerate(base.texts):
-                rows.setdefault(text, (which, row))
-        parts = [
-            base.embeddings[[row for from_, row in rows.values() if from_ == which]].astype(np.float32)
-            for which, base in enumerate(bases)
-        ]  # rows are in the order of the bases
+                rows.setdefault(text, (base, row))
+        joined = np.concatenate([base.embeddings[i : i + 1] for base, i in rows.values()]).astype(np.float32)
         model = next((base.model for base in bases if base.model), "")
-        return cls(list(rows), np.concatenate(parts), first.fingerprint, model)
+        return cls(list(rows), joined, first.fingerprint, model)
 
     def save(self, folder: str | Path, compact: bool = False) -> None:
         """Write the three files; the last one written is config.json, so that a half-written base never loads.
@@ -138,6 +136,7 @@ class CaptionBase:
         from safetensors import SafetensorError
 
         folder = Path(folder)
+        file = folder / "embeddings.safetensors"
         if not (folder / "config.json").is_file():
             raise CaptionError(f"{folder} is not a caption base: it holds no config.json")
         try:
@@ -145,24 +144,20 @@ class CaptionBase:
                 config = _config(folder)
                 text = read_bytes(folder / "texts.txt", TEXT_BYTES, CaptionError).decode()
                 said = config.get("embeddings_crc32")
-                if said is not None and checksums.of_file(folder / "embeddings.safetensors") != said:
-                    raise CaptionError(f"{folder / 'embeddings.safetensors'} is damaged: {DAMAGED}")
-                embeddings = _mapped(folder / "embeddings.safetensors", "embeddings")
+                if said is not None and checksums.of_file(file) != said:
+                    raise CaptionError(f"{file} is damaged: {DAMAGED}")
+                embeddings = _mapped(file, "embeddings")
                 if embeddings.dtype == np.int8:
-                    scale = _mapped(folder / "embeddings.safetensors", "scale")
-                    embeddings = normalize(embeddings * scale[:, None])
+                    embeddings = normalize(embeddings * _mapped(file, "scale")[:, None])
                 wanted = (config["captions"], config["dim"])
                 if _digest(text) != config["texts_blake2b"] or embeddings.shape != wanted:
                     raise CaptionError(f"{folder} is damaged: its files do not belong together; {DAMAGED}")
-                base = cls(
-                    text.splitlines(), embeddings, str(config["backbone"]), str(config.get("model", ""))
-                )
+                texts = text.splitlines()
+                base = cls(texts, embeddings, str(config["backbone"]), str(config.get("model", "")))
         except (OSError, KeyError, SafetensorError) as error:
             raise CaptionError(f"{folder} is not a caption base that can be read: {error}") from error
         if (np.abs(_lengths(embeddings) - 1) > 0.05).any():
-            raise CaptionError(
-                f"{folder / 'embeddings.safetensors'} holds rows that are no embeddings, not of unit length: {DAMAGED}"
-            )
+            raise CaptionError(f"{file} holds rows that are not embeddings of unit length: {DAMAGED}")
         if backbone is not None:
             base.check_backbone(backbone)
         return base
@@ -177,7 +172,7 @@ class CaptionBase:
     def digest(self) -> str:
         """Names what retrieval depends on: the texts and their embeddings."""
         digest = hashlib.blake2b("\n".join(self.texts).encode(), digest_size=8)
-        digest.update(np.ascontiguousarray(self.embeddings))
+        digest.update(np.ascontiguousarray(self.embeddings).data)
         return digest.hexdigest()
 
     def check_backbone(self, backbone: Backbone) -> None:
@@ -214,10 +209,11 @@ def _mapped(file: Path, name: str) -> NDArray[Any]:
         length = int.from_bytes(opened.read(8), "little")
         about = json.loads(opened.read(length))[name]
     start, shape = 8 + length + about["data_offsets"][0], tuple(about["shape"])
-    if not all(shape):
+    if not all(shape):  # which no file can be mapped to
         return np.zeros(shape, _KINDS[kind])
-    # copy-on-write, as torch warns of arrays that cannot be written to
-    return np.asarray(np.memmap(file, _KINDS[kind], "c", start, shape))
+    return np.asarray(
+        np.memmap(file, _KINDS[kind], "c", start, shape)
+    )  # as torch warns of one that is read-only
 
 
 def _lengths(embeddings: NDArray[Any]) -> NDArray[np.float64]:
@@ -227,17 +223,51 @@ def _lengths(embeddings: NDArray[Any]) -> NDArray[np.float64]:
     return np.concatenate([np.einsum("nd,nd->n", part, part) for part in parts] or [np.zeros(0)])
 
 
-def holds_base(folder: Path) -> bool:
-    """Whether a folder holds a whole base; what a killed save has left does not count."""
-    with suppress(CaptionError):
-        CaptionBase.load(folder)
-        return True
-    return False
-
-
 def describe(base: CaptionBase) -> str:
     """Say which model a base belongs to."""
     return f"{base.model or 'unnamed'} (weights {base.fingerprint[:8]})"
+
+
+def chosen_captions(
+    source: CaptionBase | str | os.PathLike[str] | Literal[False], backbone: Backbone
+) -> CaptionBase | Literal[False]:
+    """The captions to use: a base, where one is, False or "none" for no captions."""
+    if source is False or isinstance(source, CaptionBase):
+        return source
+    return False if os.fspath(source) == NONE else open_captions(source, backbone)
+
+
+def open_captions(source: str | os.PathLike[str], backbone: Backbone) -> CaptionBase:
+    """The base that fits a backbone, from a folder or "hf-hub:ORG/NAME"; or one built of what `read_texts` takes."""
+    folders = base_folders(source)
+    if not folders:
+        return CaptionBase.from_file(source, backbone)
+    bases = [CaptionBase.load(folder) for folder in folders]
+    if len(bases) == 1:
+        bases[0].check_backbone(backbone)
+    for base in bases:
+        if base.fingerprint == backbone.text_fingerprint:
+            return base
+    raise CaptionError(
+        f"{os.fspath(source)} holds captions for {', '.join(map(describe, bases))}, but none for {backbone.name}. "
+        "Build them for this model too."
+    )
+
+
+def base_folders(source: str | os.PathLike[str]) -> list[Path]:
+    """The caption bases that a folder, or "hf-hub:ORG/NAME", is or holds, one a model; none for a file of texts."""
+    name = os.fspath(source)
+    if name == NONE:
+        raise CaptionError(
+            f"{NONE} means no captions, which are needed here: name a caption base (or ./{NONE})"
+        )
+    folder = hub.pull(name) if name.startswith(hub.PREFIX) else Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return [folder]
+    found = sorted(file.parent for file in folder.glob("*/config.json")) if folder.is_dir() else []
+    if not found and name.startswith(hub.PREFIX):
+        raise CaptionError(f"{name} holds no caption base")
+    return found
 
 
 def default_captions(backbone: Backbone) -> CaptionBase:
@@ -249,9 +279,8 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     if backbone.is_embedded:
         return CaptionBase.load(MINI / "captions", backbone)
     shipped = MINI / "captions" / "texts.txt"
-    kept = (
-        cache_folder() / "captions" / f"{backbone.text_fingerprint}-{_digest(shipped.read_text('utf-8'))[:8]}"
-    )
+    name = f"{backbone.text_fingerprint}-{_digest(shipped.read_text('utf-8'))[:8]}"
+    kept = cache_folder() / "captions" / name
     try:
         return CaptionBase.load(kept, backbone)
     except CaptionError:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from mltta.errors import ConfigError, MlttaError
+from mltta.output.formats import Record, printable
+from mltta.output.gallery import for_gallery, thumbnail_folder
 from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
-from mltta.output.records import Record, printable
 from mltta.output.sorting import PicturePaths, Sorting
 from mltta.storage.atomic import writing
 
 if TYPE_CHECKING:
-    from mltta.cli.tag_options import TagOptions
+    from mltta.cli.tag import TagOptions
     from mltta.tagger import Tags
 
 
@@ -132,21 +133,22 @@ class Pictures(Effect):
 class Thumbnails(Effect):
     """Keeps what a gallery shows with each record."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, gallery: Path):
+        self.folder = thumbnail_folder(gallery)
 
     def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
         if tags is not None:
-            from mltta.output.gallery import for_gallery
-
             record.update(for_gallery(photo, tags.where))
         return False
 
 
-def effects_of(options: TagOptions, paths: list[Path], unwritten: list[str]) -> list[Effect]:
+def effects_of(
+    options: TagOptions, outputs: Mapping[Path | None, str], paths: list[Path], unwritten: list[str]
+) -> list[Effect]:
     """What is done with each photo; copies are made after keywords were written, so that they have them.
 
     Args:
+        outputs: the format of each output; a gallery has thumbnails.
         paths: what is tagged, which copies must not lie among.
         unwritten: takes the reasons why photos got no keywords.
     """
@@ -162,4 +164,5 @@ def effects_of(options: TagOptions, paths: list[Path], unwritten: list[str]) -> 
             if copies.home.resolve() in {path.resolve() for path in paths}:
                 raise ConfigError("--copy-to and --link-to need a folder other than the one that is tagged")
     pictures = ((options.annotate, False), (options.where, True))
-    return found + [Pictures(own, heat) for own, heat in pictures if own is not None]
+    found += [Pictures(own, heat) for own, heat in pictures if own is not None]
+    return found + [Thumbnails(path) for path, format in outputs.items() if path and format == "html"]

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.budget import MAX_BYTES
-from mltta.images.find import Found, no_such, search_images
-from mltta.images.remote import is_url
-from mltta.storage.filesystems import is_remote
+from mltta.images.find import Found, is_url, no_such, search_images
+from mltta.storage.folders import is_remote
 
 STDIN = "-"
 #: what a file was when it was read: its size and the time it was changed
@@ -33,7 +32,7 @@ Source = Path | str | Piped
 def refuse_missing(given: Sequence[str]) -> None:
     """Say it at once, before anything is loaded, if nothing of what was given is there."""
     if given and not any(
-        path == STDIN or is_url(path) or is_remote(path) or os.path.exists(path) for path in given
+        path == STDIN or os.path.exists(path) or is_url(path) or is_remote(path) for path in given
     ):
         raise no_such(given[0])
 
@@ -48,7 +47,7 @@ class Sources:
 
     def __init__(self, given: Sequence[str | Path], allow_urls: bool = False):
         names = list(dict.fromkeys(str(path) for path in given))
-        urls = [name for name in names if is_url(name)]
+        urls = [name for name in names if "://" in name and is_url(name)]
         if urls and not allow_urls:
             raise MlttaError(f"{urls[0]}: give --allow-urls, and it is fetched")
         #: images that are not files

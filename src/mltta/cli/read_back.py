@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from mltta.cli.closing import Closing
+from mltta.cli.progress import Closing
 from mltta.errors import ImageError, MlttaError
+from mltta.output.exchange import write_tags
+from mltta.output.formats import WIDE, Page, Record, file_of, refuse_wide
 from mltta.output.gallery import for_gallery
 from mltta.output.partitions import Partitions
-from mltta.output.records import Page, Record
 from mltta.output.screen import Screen
-from mltta.output.tag_formats import WIDE, file_of, refuse_wide, write_tags
 from mltta.output.tags_file import refuse_others
 from mltta.storage import atomic
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,39 +12,40 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mltta.cli.closing import Closing
 from mltta.cli.early import Early, loading
-from mltta.cli.effects import Effect, Thumbnails, effects_of
 from mltta.cli.inputs import Source, Sources, Stamp, stamp
-from mltta.cli.progress import Progress
+from mltta.cli.progress import Closing, Progress
 from mltta.errors import ConfigError, ImageError, MlttaError
-from mltta.output.gallery import thumbnail_folder
 from mltta.output.screen import Screen
 from mltta.output.tags_file import Output
 from mltta.output.tags_journal import OTHERWISE
 
 if TYPE_CHECKING:
-    from mltta.cli.tag_options import TagOptions
+    from mltta.cli.effects import Effect
+    from mltta.cli.tag import TagOptions
     from mltta.tagger import Tagger, Tags
 
 #: seconds between two looks at a folder that fills
 POLL = 2.0
+#: options that do something with each photo besides tagging it
+EFFECTS = ("annotate", "where", "keywords", "copy_to", "link_to", "dry_run")
 
 
-def tag_here(options: TagOptions, outputs: Mapping[Path | None, str]) -> int:
+def tag_here(
+    options: TagOptions, outputs: Mapping[Path | None, str], open_tagger: Callable[[TagOptions], Tagger]
+) -> int:
     """Tag on this machine; the exit code.
 
     Args:
         outputs: the format of each output, or of the screen.
     """
-    from mltta.cli.tag_options import open_tagger
-
     sources = Sources(options.images, options.allow_urls)
     closing = Closing(failed=[f"{path}: no such file or folder" for path in sources.missing])
-    effects = effects_of(options, sources.paths, closing.unwritten)
-    effects += [
-        Thumbnails(thumbnail_folder(path)) for path, format in outputs.items() if path and format == "html"
-    ]
+    effects: list[Effect] = []
+    if "html" in outputs.values() or any(getattr(options, name) for name in EFFECTS):
+        from mltta.cli.effects import effects_of
+
+        effects = effects_of(options, outputs, sources.paths, closing.unwritten)
     sources.refuse_others(effects=bool(effects), output=None not in outputs)
     sources.keep_apart(effect.folder for effect in effects if effect.folder is not None)
     files = sources.find()
@@ -63,7 +64,8 @@ def tag_here(options: TagOptions, outputs: Mapping[Path | None, str]) -> int:
                 "depend on image order"
             )
         options.execution.prepare(tagger.backbone, len(files))
-        sink.begin(tagger.about(), tagger.labels.names)
+        settings = tagger.about() if isinstance(sink, Output) else {}  # the screen keeps none
+        sink.begin(settings, tagger.labels.names)
         run = Run(tagger, sources, sink, effects, closing, early)
         return run.carry_out(None if options.watch else files, options.quiet) or closing.code
 

@@ -12,11 +12,9 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Literal
 
 from mltta.errors import ConfigError, MlttaError
-from mltta.images.find import Found, no_such
-from mltta.images.kinds import SUFFIXES, why_unreadable
-from mltta.images.remote import is_url
+from mltta.images.find import SUFFIXES, Found, is_url, no_such, why_unreadable
 from mltta.output.parquet import open_pyarrow
-from mltta.storage.filesystems import is_remote, list_store, open_store
+from mltta.storage.folders import is_remote, list_store, open_store
 
 HF = "hf:"
 

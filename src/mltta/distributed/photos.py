@@ -15,10 +15,9 @@ from mltta.distributed.listing import open_hf, open_table
 from mltta.distributed.plan import Shard, names_of
 from mltta.errors import ImageError
 from mltta.images.budget import MAX_BYTES
-from mltta.images.kinds import SUFFIXES
-from mltta.images.remote import is_url
+from mltta.images.find import SUFFIXES, is_url
 from mltta.session.prepare import Photo
-from mltta.storage.filesystems import Folder, is_remote, open_stream
+from mltta.storage.folders import Folder, is_remote, open_stream
 
 #: a photo's name, and its bytes or where they are
 Cell: TypeAlias = tuple[str, Any]

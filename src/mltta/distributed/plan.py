@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from mltta.distributed.listing import Listing
 from mltta.errors import MlttaError
 from mltta.storage.checksums import of_bytes, sealed, unsealed
-from mltta.storage.filesystems import Folder
+from mltta.storage.folders import Folder
 
 FORMAT, PLAN, LISTS = "mltta-plan-1", "_plan.json", "_lists"
 #: photos of the smallest shards, how many shards have a size before it doubles, and photos of the largest

@@ -20,7 +20,7 @@ from mltta.errors import ConfigError
 from mltta.output.parquet import open_pyarrow
 from mltta.output.partitions import MANIFEST, Part, Partitions, part_bytes, part_name, whole_part
 from mltta.storage.checksums import of_bytes
-from mltta.storage.filesystems import Folder
+from mltta.storage.folders import Folder
 from mltta.storage.lock import locked
 from mltta.tagger import Tagger
 

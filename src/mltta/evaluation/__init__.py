@@ -1,1 +1,1 @@
-"""Measure methods on datasets: features kept on disk, results written as they come, tables at the end."""
+"""Measure methods on datasets: features are cached, results written as they come, tables made at the end."""

@@ -20,7 +20,7 @@ from mltta.session.features import Counts
 from mltta.session.prepare import Photo
 from mltta.session.question import Question
 from mltta.session.scorer import Scored
-from mltta.session.session import Answers, Run, Session
+from mltta.session.session import Answers, Pass, Session
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Measure:
         )
 
     @cached_property
-    def run(self) -> Run:
+    def run(self) -> Pass:
         return self.session.start(self.states, self.wanted)
 
     def __call__(self, places: Iterable[int]) -> Iterator[Measured]:

@@ -67,9 +67,7 @@ class AutoConfig(Config):
         return tuple(local_spec(side, scale, window=3, stride=1, clean=False) for scale in scales)
 
 
-@register(
-    "auto", "the default: windows of the feature map, synonyms, everyday words beside the labels, captions"
-)
+@register("auto", "recommended, the default: finds every label in a few forward passes")
 class Auto(Method):
     """Every window of the feature map says what it shows; the sure ones count, and captions are heard. Ours, no paper.
 

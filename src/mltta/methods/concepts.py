@@ -28,9 +28,7 @@ class ConceptsConfig(Config):
         return (local_spec(side, self.scale),)
 
 
-@register(
-    "concepts", "labels as the mean of the captions that name them, images seen through captions (2024)"
-)
+@register("concepts", "labels as the mean of their captions, images seen through captions (2024)")
 class Concepts(Method):
     """Cosines of the whole and of its windows with the prompts, and of both, seen through captions, with concepts.
 

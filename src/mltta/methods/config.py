@@ -48,9 +48,14 @@ class Config:
     def __init_subclass__(cls) -> None:
         """Let a field with another default keep the help and the range of the class above."""
         for name in inspect.get_annotations(cls).keys() & getattr(cls, "__dataclass_fields__", {}).keys():
-            own, above = vars(cls).get(name), cls.__dataclass_fields__[name].metadata
+            field: dataclasses.Field[Any] = cls.__dataclass_fields__[name]
+            own = vars(cls).get(name, field)
             given = own if isinstance(own, dataclasses.Field) else dataclasses.field(default=own)
-            setattr(cls, name, dataclasses.field(default=given.default, metadata={**above, **given.metadata}))
+            setattr(
+                cls,
+                name,
+                dataclasses.field(default=given.default, metadata={**field.metadata, **given.metadata}),
+            )
 
     @classmethod
     def make(cls, preset: str = "paper", **options: Any) -> Config:
@@ -113,18 +118,17 @@ def local_spec(side: int, scale: float, window: int = 4, stride: int = 2, clean:
 
 def _check_kind(name: str, value: Any, kind: Any) -> None:
     """Raise when a setting is not of the kind its field declares: a choice, yes or no, a number, a text."""
-    choices = get_args(kind)
+    choices, said = get_args(kind), f"{name} = {shown(value)}"
     if choices and value not in choices:
-        raise ConfigError(f"{name} = {shown(value)}: choose from {', '.join(map(str, choices))}")
-    wanted: tuple[Any, str] | None = {
+        raise ConfigError(f"{said}: choose from {', '.join(map(str, choices))}")
+    wanted: dict[Any, tuple[Any, str]] = {
         bool: (bool, "true or false"),
         int: (int, "a whole number"),
         float: ((int, float), "a number"),
         str: (str, "a text"),
-    }.get(kind)
-    if wanted and (not isinstance(value, wanted[0]) or (isinstance(value, bool) and kind is not bool)):
-        raise ConfigError(f"{name} = {shown(value)}: give {wanted[1]}")
+    }
+    own, words = wanted.get(kind, (object, ""))
+    if not isinstance(value, own) or (isinstance(value, bool) and own not in (bool, object)):
+        raise ConfigError(f"{said}: give {words}")
     if kind in (int, float) and not -LARGEST <= value <= LARGEST:  # NaN fails too
-        raise ConfigError(
-            f"{name} = {shown(value)} is out of range: give {wanted and wanted[1]} of a usual size"
-        )
+        raise ConfigError(f"{said} is out of range: give {words} of a usual size")

@@ -33,9 +33,7 @@ class DiffTPTConfig(TuningConfig):
         return crops, ViewSpec(count=self.generated_views, generated=self.generated)
 
 
-@register(
-    "difftpt", "TPT on crops and diffusion-made variations, filtered by likeness and entropy (ICCV 2023)"
-)
+@register("difftpt", "TPT on crops and diffusion-made variations, filtered twice (ICCV 2023)")
 class DiffTPT(TPT):
     """As released, both filters see crops and generated views together; the paper filters each kind by itself.
 
@@ -43,7 +41,7 @@ class DiffTPT(TPT):
     """
 
     Config = DiffTPTConfig
-    config: DiffTPTConfig  # type: ignore[assignment]
+    config: DiffTPTConfig
 
     def __init__(self, problem: Problem, config: DiffTPTConfig):
         super().__init__(problem, config)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 #: methods from elsewhere: of a user's own file or of an installed package
 _REGISTRY: dict[str, type[Method]] = {}
 #: files of this package that serve methods and register none
-_SUPPORT = {"base", "config", "create", "memory", "plugins", "registry", "tuning", "words"}
+_SUPPORT = {
+    *("base", "config", "create", "memory", "plugins"),
+    *("registry", "towers", "tuning", "variations", "words"),
+}
 #: names of what a tagger or `create_method` is given beside a method's own settings
 TAKEN = {
     *("name", "model", "backbone", "labels", "method", "captions", "template", "descriptions", "teacher"),
@@ -45,9 +48,7 @@ def register(name: str, summary: str) -> Callable[[M], M]:
             raise ConfigError(f"a method called {name!r} is registered already")
         taken = sorted(TAKEN.intersection(field.name for field in fields(cls.Config)))
         if taken:
-            raise ConfigError(
-                f"{name}: a setting cannot be called {taken[0]!r}: taggers take something else by that name"
-            )
+            raise ConfigError(f"{name}: a setting cannot be called {taken[0]!r}: taggers take that name")
         cls.name, cls.summary = name, summary
         if not own:
             _REGISTRY[name] = cls

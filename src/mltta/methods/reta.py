@@ -128,9 +128,7 @@ def text_experts(problem: Problem, wanted_by: str) -> Tensor:
     """Unit features (3, C, D) of a label's prompts, one a template; the last expert is the mean of all."""
     templates = list_templates(problem.template)
     if problem.backbone is None or problem.labels is None:
-        raise ConfigError(
-            f"{wanted_by} needs the labels and the text tower: it compares the prompts of a label"
-        )
+        raise ConfigError(f"{wanted_by} needs the labels and the text tower: it compares prompts")
     if len(templates) < 2:
         raise ConfigError(
             f"{wanted_by} compares the prompts of a label, and one template gives one: use --template simple"

@@ -46,9 +46,7 @@ class SPARC(TransductiveMethod):
         super().__init__(problem, config)
         assert problem.captions is not None  # checked by the base class
         if problem.backbone is None or problem.labels is None:
-            raise ConfigError(
-                "sparc needs the labels and the text tower: it writes prompts of several labels"
-            )
+            raise ConfigError("sparc needs the labels and the text tower: it writes prompts of its own")
         texts = problem.labels.texts
         together = label_groups(problem.captions, texts, config.pair_share, config.triple_share)
         prompts = [_prompt([texts[i] for i in group]) for group in together]

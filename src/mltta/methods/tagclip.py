@@ -14,7 +14,7 @@ from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import SHARE, Config, setting
-from mltta.model.attention import AttentiveViT
+from mltta.methods.towers import AttentiveViT
 from mltta.model.encoded import Encoded
 
 #: what a patch may show beside the labels; a word that some label has is left out
@@ -53,9 +53,7 @@ class TagCLIP(Method):
     def __init__(self, problem: Problem, config: TagCLIPConfig):
         super().__init__(problem, config)
         if problem.backbone is None or problem.labels is None:
-            raise ConfigError(
-                f"{self.name} needs the backbone itself: it looks at the patches of its image tower"
-            )
+            raise ConfigError(f"{self.name} needs the backbone itself: it looks at its patches")
         self.backbone = problem.backbone
         named = {word for text in problem.labels.texts for word in text.lower().split()}
         self.vocabulary = self.text.features  # (K, D), the labels first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -28,11 +29,11 @@ class TPT(Method):
     The paper: https://arxiv.org/abs/2209.07511. Binding is Section 3.2 of https://openreview.net/forum?id=75PhjtbBdr.
     """
 
-    Config = TPTConfig
+    Config: ClassVar[type[TuningConfig]] = TPTConfig
     requires = frozenset({"context"})
-    config: TPTConfig
+    config: TuningConfig
 
-    def __init__(self, problem: Problem, config: TPTConfig):
+    def __init__(self, problem: Problem, config: TuningConfig):
         super().__init__(problem, config)
         self.captions = problem.captions and problem.captions.named() if self.needs_captions(config) else None
 

@@ -55,8 +55,8 @@ def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) 
     close = (
         array_namespace(background).max(background @ itself.T, axis=-1) >= 1 - APART / backbone.logit_scale
     )
-    kinds = (np.array(owner), np.array(share, np.float32))
-    return Words(features, *(like(own, background) for own in kinds), background[~(named | close)])
+    owners, shares = (like(np.array(own), background) for own in (owner, np.array(share, np.float32)))
+    return Words(features, owners, shares, background[~(named | close)])
 
 
 def in_context(words: Words, captions: LabelledCaptions, weight: float) -> Words:

@@ -1,1 +1,1 @@
-"""The pipeline behind a door: an HTTP API, a page that uses it, and a client."""
+"""Tagging over HTTP: an API, a page that uses it, and a client."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from mltta.output.formats import text_format
 from mltta.output.keywords.xmp import Packet
-from mltta.output.lines import csv_lines, json_lines
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall
 from mltta.tagger import Tags
@@ -46,7 +46,8 @@ def export(asked: ExportCall) -> tuple[bytes, str, str]:
     """A file of answers, its media type and its name."""
     if asked.format == "xmp":
         return _sidecars(asked.images), "application/zip", "keywords.zip"
-    lines = csv_lines(asked.wide) if asked.format == "csv" else json_lines()
+    lines = text_format(asked.format, asked.wide)
+    assert lines is not None
     text = "".join(lines.pieces(map(_record, asked.images)))
     kind = {"csv": "text/csv", "json": "application/json"}[asked.format]
     return text.encode("utf-8", "replace"), kind, f"tags.{asked.format}"

@@ -16,7 +16,8 @@ from starlette.requests import Request
 
 from mltta.errors import ImageError
 from mltta.images.decode import image_size
-from mltta.images.remote import fetch, is_url
+from mltta.images.find import is_url
+from mltta.images.remote import fetch
 from mltta.serve.offer import Limits
 from mltta.serve.schema import FIELDS, ImageIn, TagCall
 

@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,22 +59,16 @@ class FeatureCache:
     Views that another store holds among more are found there: 16 are the first 16 of 64.
     """
 
-    def __init__(
-        self,
-        backbone: Backbone,
-        spec: AnySpec,
-        seed: int = 0,
-        folder: Path | None = None,
-    ):
+    def __init__(self, backbone: Backbone, spec: AnySpec, seed: int = 0, folder: Path | None = None):
         """Args:
-        folder: where stores are, by default in the user's cache folder.
+        folder: where stores are (default: in the user's cache folder).
         """
         key = feature_key(backbone, spec, seed)
         top = folder if folder is not None else feature_folder()
-        self.spec = spec
+        self.spec, self._key = spec, key
         self._home = top / hashlib.blake2b(json.dumps(key).encode(), digest_size=8).hexdigest()
-        self._key = key
         self._writer: _Writer | None = None
+        self._full = False
         rest = _without_spec(key)
         stores = [store for store in list_stores(top) if _without_spec(store.key) == rest]
         self._shards = [s for store in stores if store.spec.covers(spec) for s in _read_shards(store)]
@@ -90,14 +84,14 @@ class FeatureCache:
         return len(self._heads)
 
     def holds(self, image: bytes) -> bool:
-        """Whether an image's features are kept, undamaged; what this run adds is found when it is opened again."""
+        """Whether an image's features are cached and undamaged; what this run adds is found when it is opened again."""
         damaged = None
         for shard, row in self._find(image):
             if shard.whole(row):
                 return True
             damaged = shard
         if damaged is not None:
-            log.warning("%s: a damaged row is passed over, and its image encoded again", damaged)
+            log.warning("%s: a damaged row is ignored, and its image encoded again", damaged)
         return False
 
     def read(self, image: bytes) -> NDArray[np.float16]:
@@ -116,24 +110,24 @@ class FeatureCache:
         head = np.frombuffer(image[:8], np.uint64)[0]
         at = int(np.searchsorted(self._heads, head))
         while at < len(self._heads) and self._heads[at] == head:
-            shard, row = self._locate(int(self._order[at]))
+            place = int(self._order[at])
+            number = int(np.searchsorted(self._first, place, side="right")) - 1
+            shard, row = self._shards[number], place - int(self._first[number])
             if shard.names[row].tobytes() == image:
                 yield shard, row
             at += 1
 
     def write(self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]) -> None:
         """Keep half-precision features (N, D) of some images; a full disk costs the cache, not the run."""
+        if self._full:
+            return
         try:
             if self._writer is None:
                 self._writer = _Writer(self._home, self._key, *features[0].shape)
             self._writer.write(images, features)
         except OSError as error:
-            log.warning("features are not kept from here on: %s", error)
-            self._writer = _Mute()
-
-    def _locate(self, place: int) -> tuple[_Shard, int]:
-        shard = int(np.searchsorted(self._first, place, side="right")) - 1
-        return self._shards[shard], place - int(self._first[shard])
+            log.warning("features are not cached from here on: %s", error)
+            self._full = True
 
 
 @dataclass(frozen=True)
@@ -168,7 +162,19 @@ def feature_folder() -> Path:
 
 def list_stores(folder: Path | None = None) -> list[Store]:
     """Every readable store in a folder."""
-    return list(_stores(folder if folder is not None else feature_folder()))
+    found = []
+    for file in sorted((folder if folder is not None else feature_folder()).glob("*/key.json")):
+        try:
+            held = json.loads(read_bytes(file, SETTINGS, MlttaError))
+            key, sizes = held["key"], (held["views"], held["dim"])
+            whole = all(isinstance(size, int) and 0 < size < 1 << 20 for size in sizes)
+            if whole and key["format"] == FORMAT and {"model", "seed", "arithmetic"} <= key.keys():
+                found.append(Store(file.parent, key, *sizes))
+                _ = found[-1].spec  # a spec of another version does not read
+        except (OSError, MlttaError, *UNREADABLE):
+            found = [store for store in found if store.folder != file.parent]
+            log.warning("%s is not a readable feature store, so it is ignored", file.parent)
+    return found
 
 
 def clear(store: Store) -> None:
@@ -177,24 +183,6 @@ def clear(store: Store) -> None:
         shutil.rmtree(store.folder)
     except OSError as error:
         raise MlttaError(f"{store.folder} could not be removed: {error.strerror}") from error
-
-
-def _stores(folder: Path) -> Iterator[Store]:
-    for file in sorted(folder.glob("*/key.json")):
-        try:
-            held = json.loads(read_bytes(file, SETTINGS, MlttaError))
-            key, views, dim = held["key"], held["views"], held["dim"]
-            sizes = all(isinstance(size, int) and 0 < size < 1 << 20 for size in (views, dim))
-            if (
-                key["format"] == FORMAT
-                and sizes
-                and all(name in key for name in ("model", "seed", "arithmetic"))
-            ):
-                store = Store(file.parent, key, views, dim)
-                store.spec  # noqa: B018  a spec of another version does not read
-                yield store
-        except (OSError, MlttaError, *UNREADABLE):
-            log.warning("%s is not a feature store that can be read; it is passed over", file.parent)
 
 
 def _without_spec(key: dict[str, Any]) -> str:
@@ -247,12 +235,6 @@ def _sum(name: bytes, row: NDArray[np.float16]) -> int:
     return zlib.crc32(row.data, zlib.crc32(name))
 
 
-def _sync(*files: IO[bytes]) -> None:
-    """Wait until the disk has them."""
-    for file in files:
-        os.fsync(file.fileno())
-
-
 class _Writer:
     """Appends rows: the features and their checksums first, safely on disk, then their names."""
 
@@ -262,27 +244,17 @@ class _Writer:
         if not file.is_file() or file.read_bytes() != said.encode():  # missing, or damaged
             atomic.write(file, said.encode())
         name = f"{time.time_ns():x}-{os.getpid()}"
-        self._features: IO[bytes] = (home / f"{name}.features").open("wb")
-        self._sums: IO[bytes] = (home / f"{name}.sums").open("wb")
-        self._names: IO[bytes] = (home / f"{name}.images").open("wb")
+        self._features, self._sums, self._names = (
+            (home / f"{name}.{kind}").open("wb") for kind in ("features", "sums", "images")
+        )
 
     def write(self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]) -> None:
         rows = [np.ascontiguousarray(one) for one in features]
         self._features.write(b"".join(row.tobytes() for row in rows))
         sums = np.array([_sum(name, row) for name, row in zip(images, rows, strict=True)], "<u4")
         self._sums.write(sums.tobytes())
-        self._features.flush()
-        self._sums.flush()
-        _sync(self._features, self._sums)
+        for file in (self._features, self._sums):  # safely on disk before their names
+            file.flush()
+            os.fsync(file.fileno())
         self._names.write(b"".join(images))
         self._names.flush()
-
-
-class _Mute(_Writer):
-    """What is left of a writer when the disk is full."""
-
-    def __init__(self) -> None:
-        pass
-
-    def write(self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]) -> None:
-        pass

@@ -65,14 +65,14 @@ class Session:
         for batch in self.start().batches(keys):
             yield from batch
 
-    def start(self, states: Sequence[State | None] = (), wanted: NDArray[np.bool_] | None = None) -> Run:
+    def start(self, states: Sequence[State | None] = (), wanted: NDArray[np.bool_] | None = None) -> Pass:
         """One pass over photos.
 
         Args:
             states: for each method what it remembers from before, if it is an online method.
             wanted: (methods, photos) which method is asked about which photo; by default all.
         """
-        return Run(self, states, wanted)
+        return Pass(self, states, wanted)
 
     def about(self, method: Method) -> dict[str, Any]:
         """Everything that an answer depends on except the image, in plain data: results that differ never mix."""
@@ -88,7 +88,7 @@ class Session:
         }
 
 
-class Run:
+class Pass:
     """One pass over photos, with the memory of online methods."""
 
     def __init__(self, session: Session, states: Sequence[State | None], wanted: NDArray[np.bool_] | None):

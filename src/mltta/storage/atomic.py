@@ -52,10 +52,9 @@ def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
         yield file
         return
     file = file.resolve() if file.is_symlink() else file
-    for old in _unfinished(file):
-        if _nobodys(old):
-            old.unlink(missing_ok=True)
-    part = file.with_name(f"{_stem(file)}.part-{_MACHINE}-{os.getpid()}-{next(_number)}")
+    for old in _abandoned(file):
+        old.unlink(missing_ok=True)
+    part = file.with_name(f"{_stem(file)}{_MACHINE}-{os.getpid()}-{next(_number)}")
     try:
         yield part
         if durable:
@@ -70,28 +69,23 @@ def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
 
 def _stem(file: Path) -> str:
     """Hidden, and short enough to leave room for what follows it."""
-    return "." + file.name.encode(errors="surrogateescape")[:150].decode(errors="ignore")
+    return "." + file.name.encode(errors="surrogateescape")[:150].decode(errors="ignore") + ".part-"
 
 
-def _unfinished(file: Path) -> list[Path]:
-    """What earlier writers of this file have left behind, or are writing now."""
+def _abandoned(file: Path) -> Iterator[Path]:
+    """What writers of this file have left behind that have ended."""
+    with suppress(OSError):
+        for name in os.listdir(file.parent):
+            found = _UNFINISHED.search(name) if name.startswith(_stem(file)) else None
+            if found is not None and _ended(file.with_name(name), found[1], int(found[2])):
+                yield file.with_name(name)
+
+
+def _ended(part: Path, machine: str, process: int) -> bool:
     try:
-        with os.scandir(file.parent) as entries:
-            names = [entry.name for entry in entries if entry.name.startswith(_stem(file) + ".part-")]
-    except OSError:
-        return []
-    return [file.with_name(name) for name in names if _UNFINISHED.search(name)]
-
-
-def _nobodys(part: Path) -> bool:
-    """Whether the process that was writing it has ended."""
-    found = _UNFINISHED.search(part.name)
-    if found is None:
-        return False
-    try:
-        if found[1] != _MACHINE:
+        if machine != _MACHINE:
             return time.time() - part.stat().st_mtime > _ABANDONED
-        os.kill(int(found[2]), 0)
+        os.kill(process, 0)
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):

@@ -29,9 +29,8 @@ def locked(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(
-            OSError
-        ):  # before it is let go, or another's may be removed; Windows wants it closed first
+        with suppress(OSError):
+            # before it is let go, or another's may be removed; Windows wants it closed first
             if sys.platform == "win32":
                 file.close()
             path.unlink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -37,10 +38,9 @@ def _plain_dict(*_: Any) -> dict[Any, Any]:
 
 def to_bytes(tensors: Mapping[str, Array], about: Mapping[str, str]) -> bytes:
     """A safetensors file with its checksum; the same tensors and words always give the same bytes."""
-    kind = "torch" if all(map(is_torch_array, tensors.values())) else "numpy"
-    data: bytes = import_module(f"safetensors.{kind}").save(
-        dict(tensors), {**about, CHECKSUM: of_tensors(tensors, about)}
-    )
+    torch_ = all(map(is_torch_array, tensors.values()))
+    save = import_module(f"safetensors.{'torch' if torch_ else 'numpy'}").save
+    data: bytes = save(dict(tensors), {**about, CHECKSUM: of_tensors(tensors, about)})
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))  # the library knows no order
@@ -101,6 +101,5 @@ def _is_torchscript(path: Path) -> bool:
         return False
     with zipfile.ZipFile(path) as archive:
         return any(
-            entry.split("/", 1)[-1] in ("constants.pkl", "version.pkl") or "/code/" in entry
-            for entry in archive.namelist()
+            re.search(r"/code/|^([^/]*/)?(constants|version)\.pkl$", name) for name in archive.namelist()
         )

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mltta.model.engine import TorchEngine
+from mltta.model.torch_engine import TorchEngine
 from mltta.session.execution import overlapped
 
 
