@@ -13,7 +13,6 @@ class ListOptions(Options):
 
 
 def list_(options: ListOptions) -> None:
-    """Print a table of the cached features."""
     from rich.console import Console
     from rich.table import Column, Table
 
@@ -40,7 +39,6 @@ class ClearOptions(Options):
 
 
 def clear(options: ClearOptions) -> None:
-    """Remove cached features, and say how much space that frees."""
     from mltta.session import cache
 
     stores = {store.folder.name: store for store in cache.list_stores()}

@@ -115,7 +115,6 @@ class PushOptions(ReportOptions, groups.HubOptions):
 
 
 def build(options: BuildOptions) -> None:
-    """Embed captions and write a base for each model."""
     from mltta.captions.read import read_texts
     from mltta.captions.store import CaptionBase
 
@@ -140,7 +139,6 @@ def build(options: BuildOptions) -> None:
 
 
 def info(options: InfoOptions) -> None:
-    """Print what bases are."""
     from mltta.captions.store import CaptionBase
 
     wanted = covered(options)
@@ -150,7 +148,6 @@ def info(options: InfoOptions) -> None:
 
 
 def search(options: SearchOptions) -> None:
-    """Print the captions nearest to a query."""
     from mltta.captions.nouns import label_matches
     from mltta.captions.store import default_captions, open_captions
 
@@ -170,7 +167,6 @@ def search(options: SearchOptions) -> None:
 
 
 def merge(options: MergeOptions) -> None:
-    """Join bases into one."""
     from mltta.captions.store import CaptionBase
 
     refuse_used(options.out)
@@ -182,7 +178,6 @@ def merge(options: MergeOptions) -> None:
 
 
 def push(options: PushOptions) -> None:
-    """Send bases to the hub."""
     from mltta.captions.store import FILES, CaptionBase
     from mltta.storage import hub
 

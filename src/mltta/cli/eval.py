@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import MISSING, replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -101,7 +101,6 @@ class CompareOptions(Options):
 
 
 def eval_(options: EvalOptions) -> None:
-    """Measure methods, print a table, and say where the time went."""
     from mltta.cli.on_ray import spread_by
     from mltta.evaluation.comparison import comparison, lines
     from mltta.evaluation.evaluate import evaluate
@@ -109,17 +108,8 @@ def eval_(options: EvalOptions) -> None:
 
     recipes, images, backbone = recipes_of(options), dataset_of(options), groups.open_backbone(options)
     with spread_by(options) as spread, counted("evaluating", len(images)) as progress:
-        done = evaluate(
-            images,
-            backbone,
-            recipes,
-            out=options.out,
-            cache=not options.no_cache,
-            fresh=options.fresh,
-            progress=progress,
-            spread=spread,
-            **groups.asked(options),
-        )
+        how = groups.asked(options) | options.chosen("out", "fresh") | {"cache": not options.no_cache}
+        done = evaluate(images, backbone, recipes, progress=progress, spread=spread, **how)
     if not any(len(result.scored) for result in done.results):  # there is no table
         fail(done.results, images)
     found = lines(done.results, draws=options.draws)
@@ -152,7 +142,7 @@ def dataset_of(options: EvalOptions) -> Dataset:
     """The images, as many of them and as corrupted as the options say."""
     from mltta.data import load_dataset
 
-    named = groups.chosen(options, DatasetOptions)
+    named = options.chosen(*(one.name for one in fields(DatasetOptions)))
     images = load_dataset(options.dataset, options.data, config=named.pop("hf_config"), **named)
     if options.synonyms is not None or options.wordnet:
         images = replace(images, labels=groups.with_synonyms(images.labels, options))
@@ -177,7 +167,6 @@ def cut(images: Dataset, options: groups.DatasetRunOptions, seed: int) -> Datase
 
 
 def compare(options: CompareOptions) -> None:
-    """Print results side by side."""
     from mltta.evaluation.comparison import by_dataset, comparison, lines
     from mltta.evaluation.results import find_results
     from mltta.evaluation.results_page import comparison_page

@@ -65,18 +65,17 @@ class GenerateOptions(Options):
 
 
 def generate(options: GenerateOptions) -> None:
-    """Ask for captions until enough are kept, and say what was kept."""
     from mltta.captions.generate.build import generate_captions
     from mltta.captions.generate.sampling import Cooccurrence
     from mltta.labels import LabelSet
 
     labels, out, count = LabelSet.of(options.labels), options.out, options.count
     counts = None if options.cooccurrence is None else Cooccurrence.load(options.cooccurrence, labels)
-    engine, limits = open_engine(options, labels), {"attempts": options.attempts, "seed": options.seed}
+    engine, how = open_engine(options, labels), options.chosen("attempts", "seed")
     try:
         with counted("captions", count) as progress:
             done = generate_captions(
-                labels, engine, out, count, cooccurrence=counts, progress=progress, **limits
+                labels, engine, out, count, cooccurrence=counts, progress=progress, **how
             )
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the answers are in {out}. Rerun the command to continue", err=True)
@@ -101,8 +100,7 @@ def open_engine(options: GenerateOptions, labels: LabelSet) -> CaptionEngine:
 
     if options.model is None:
         raise ConfigError("--engine openai needs --model")
-    names = ("temperature", "max_tokens", "concurrency", "timeout", "retries")
-    how = {name: getattr(options, name) for name in names}
+    how = options.chosen("temperature", "max_tokens", "concurrency", "timeout", "retries")
     key = os.environ.get("OPENAI_API_KEY")
     return OpenAIEngine(options.model, options.base_url or OPENAI, key=key, **how)
 

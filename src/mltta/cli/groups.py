@@ -150,20 +150,15 @@ def open_backbone(options: DeviceOptions, model: str | None = None) -> Backbone:
     """The model that the options name, or one of several; the embedded one if they name none."""
     from mltta.model.load import load_backbone
 
-    given = chosen(options, WeightsOptions if isinstance(options, WeightsOptions) else DeviceOptions)
+    group = WeightsOptions if isinstance(options, WeightsOptions) else DeviceOptions
+    given = options.chosen(*(one.name for one in fields(group)))
     name = model or getattr(options, "model", None) or (None if given.get("weights") else "mini")
     return load_backbone(name, image_dtype=given.pop("dtype"), **given)
 
 
-def chosen(options: Options, group: type[Options]) -> dict[str, Any]:
-    """The options of a group by name."""
-    return {one.name: getattr(options, one.name) for one in fields(group)}
-
-
-def asked(options: Any) -> dict[str, Any]:
+def asked(options: Options) -> dict[str, Any]:
     """How labels are put to a model, and how that is carried out, as ``Tagger`` and ``evaluate`` take it."""
-    names = ("captions", "template", "descriptions", "teacher", "seed", "execution")
-    return {name: getattr(options, name) for name in names}
+    return options.chosen("captions", "template", "descriptions", "teacher", "seed", "execution")
 
 
 def with_synonyms(labels: LabelSource, options: SynonymOptions) -> LabelSet:

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from mltta.cli.options import Options, argument, option
+from mltta.cli.progress import say
 from mltta.errors import MlttaError
 
 
@@ -18,7 +19,6 @@ class UndoOptions(Options):
 
 
 def undo(options: UndoOptions) -> None:
-    """Take keywords back, and say from what."""
     from mltta.images.find import find_images
     from mltta.output.formats import printable
     from mltta.output.keywords import write
@@ -35,5 +35,5 @@ def undo(options: UndoOptions) -> None:
             typer.echo(printable(f"{photo}: {', '.join(found)}"))
     would = "would be taken back from" if options.dry_run else "taken back from"
     for line in [f"keywords {would} {changed:,} of {len(photos):,} photos", *failed]:
-        typer.echo(printable(line), err=True)
+        say(line)
     raise typer.Exit(int(bool(failed)))

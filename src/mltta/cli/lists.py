@@ -35,7 +35,6 @@ class ModelsOptions(Options):
 
 
 def methods(options: MethodsOptions) -> None:
-    """Print the methods, or the settings of one."""
     from rich.console import Console
     from rich.table import Table
 
@@ -65,7 +64,6 @@ def methods(options: MethodsOptions) -> None:
 
 
 def models(options: ModelsOptions) -> None:
-    """Print the names of models."""
     from mltta.model.names import list_models
 
     for name in list_models(options.filter, all=options.all):

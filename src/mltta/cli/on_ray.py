@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -37,7 +37,7 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
             )
     from mltta.cli.progress import Closing, Progress
     from mltta.distributed import tag
-    from mltta.distributed.cluster import Size, open_ray
+    from mltta.distributed.cluster import open_ray
     from mltta.output.formats import SUFFIXES
 
     open_ray()  # before any work is done
@@ -68,10 +68,8 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
             partial(open_tagger, asked) if options.ray_gpus else open_tagger(asked),
             list(options.images),
             _address(output),
-            address=None if options.ray == ANY else options.ray,
-            size=Size(options.ray_workers, options.ray_threads, options.ray_gpus),
-            shard_size=options.shard_size,
-            overwrite=options.overwrite,
+            **_cluster(options, options.ray_gpus),
+            **options.chosen("shard_size", "overwrite"),
             progress=heard,
         )
         closing.stop()
@@ -90,11 +88,17 @@ def spread_by(options: SpreadOptions) -> Iterator[Spread | None]:
     if options.ray is None:
         yield None
         return
-    from mltta.distributed import Size, measuring
+    from mltta.distributed import measuring
+
+    with measuring(**_cluster(options)) as spread:
+        yield spread
+
+
+def _cluster(options: SpreadOptions, gpus: float = 0.0) -> dict[str, Any]:
+    from mltta.distributed import Size
 
     address = None if options.ray == ANY else options.ray
-    with measuring(address, Size(options.ray_workers, options.ray_threads)) as spread:
-        yield spread
+    return {"address": address, "size": Size(options.ray_workers, options.ray_threads, gpus)}
 
 
 def _address(output: Path) -> str:

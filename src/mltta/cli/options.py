@@ -52,6 +52,10 @@ class Options:
         cls.PANEL = panel
         dataclass(frozen=True, kw_only=True)(cls)
 
+    def chosen(self, *names: str) -> dict[str, Any]:
+        """Some of the options by name, as a function takes them."""
+        return {name: getattr(self, name) for name in names}
+
 
 def option(default: Any, help: str, short: str = "", *, panel: str | None = None, **more: Any) -> Any:
     """A field that the shell sets with ``--field-name``.

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 import typer
@@ -33,12 +32,10 @@ class Progress:
     """
 
     def __init__(self, quiet: bool = False, bar: bool = True):
-        self._quiet, self._done, self._total = quiet, 0, 0
-        self._start = self._said = time.monotonic()
         terminal = sys.stderr.isatty()
         self._bar = bar_on_terminal() if bar and terminal and not quiet else None
         self._lines = not terminal and not quiet
-        self._task = self._bar.add_task("tagging", visible=False) if self._bar is not None else None
+        self.begin(0)
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
@@ -49,14 +46,16 @@ class Progress:
         """Start to count anew, up to a total."""
         self._done, self._total = 0, total
         self._start = self._said = time.monotonic()
-        if self._bar is not None and self._task is not None:
-            self._bar.reset(self._task, total=total, visible=total > 1)
+        if self._bar is not None:
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task("tagging", total=total, visible=total > 1)
 
     def advance(self, count: int = 1) -> None:
         """Count what is done, and say so if it is time."""
         self._done += count
-        if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task, count)
+        if self._bar is not None:
+            self._bar.advance(self._bar.task_ids[0], count)
         now = time.monotonic()
         due = now - self._said >= max(FIRST, (now - self._start) / 20)
         if self._lines and due and self._done < self._total:
@@ -64,9 +63,7 @@ class Progress:
             speed = rate(self._done, now - self._start)
             typer.echo(f"tagging {self._done:,} of {self._total:,}, {speed}", err=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -80,7 +77,7 @@ def rate(count: int, seconds: float) -> str:
 
 
 @contextmanager
-def counted(title: str, total: int) -> Iterator[Callable[[int, int | None], None]]:
+def counted(title: str, total: int) -> Iterator[Callable[..., None]]:
     """A bar on the error stream, and what moves it: called with how much is done, and of how much."""
     with bar_on_terminal() as bar:
         task = bar.add_task(title, total=total)
@@ -133,11 +130,8 @@ class Closing:
 
     def count(self, record: Record) -> None:
         """One image more."""
-        if "error" in record:
-            self.failed.append(record["error"])
-            return
-        self.tagged += 1
-        self._labels.update(record["present"])
+        reasons = [record["error"]] if "error" in record else []
+        self.add(1, len(reasons), False, Counter(record.get("present", ())), reasons)
 
     def add(
         self, images: int, failed: int, before: bool, labels: Mapping[str, int], reasons: Sequence[str]
@@ -160,19 +154,21 @@ class Closing:
         """
         failed = len(self.failed) + self.unnamed
         every = self.tagged + self.before + failed
+        lines: list[str] = []
         if not quiet and (where or every > 1 or ended or self.notes):
             images = "1 image" if self.tagged == 1 else f"{self.tagged:,} images"
             speed = f" in {_duration(self.seconds)}, {rate(self.tagged, self.seconds)}" if self.tagged else ""
             before = f"; {self.before:,} were done before" if self.before else ""
-            _say(f"{ended}{images} {self.verb}{speed}{before}")
+            lines.append(f"{ended}{images} {self.verb}{speed}{before}")
             most = ", ".join(f"{label} {count:,}" for label, count in self._labels.most_common(5))
             if most or self.tagged > 1:
-                _say(f"most frequent: {most}" if most else "no label was shown for any of them")
-            for line in [*self.notes, f"written to {where}"] if where else self.notes:
-                _say(line)
+                lines.append(f"most frequent: {most}" if most else "no label was shown for any of them")
+            lines += [*self.notes, f"written to {where}"] if where else self.notes
         see = f", see {where}" if where else ""
-        _list(f"{failed:,} of {every:,} could not be tagged:", self.failed, self.unnamed, see)
-        _list(f"{len(self.unwritten):,} of {every:,} got no keywords:", self.unwritten)
+        lines += _listed(f"{failed:,} of {every:,} could not be tagged:", self.failed, self.unnamed, see)
+        lines += _listed(f"{len(self.unwritten):,} of {every:,} got no keywords:", self.unwritten)
+        for line in lines:
+            say(line)
 
     @property
     def code(self) -> int:
@@ -180,16 +176,14 @@ class Closing:
         return int(bool(self.failed or self.unwritten))
 
 
-def _list(head: str, reasons: Sequence[str], unnamed: int = 0, see: str = "") -> None:
-    if reasons:
-        left = max(0, len(reasons) - MOST) + unnamed
-        for line in [head, *(f"  {reason}" for reason in reasons[:MOST])]:
-            _say(line)
-        if left:
-            _say(f"  and {left:,} more{see}")
+def _listed(head: str, reasons: Sequence[str], unnamed: int = 0, see: str = "") -> list[str]:
+    left = max(0, len(reasons) - MOST) + unnamed
+    lines = [head, *(f"  {reason}" for reason in reasons[:MOST])] if reasons else []
+    return [*lines, f"  and {left:,} more{see}"] if lines and left else lines
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """A line on the error stream."""
     typer.echo(printable(line), err=True)
 
 

@@ -24,7 +24,6 @@ class PushOptions(HubOptions):
 
 
 def push(options: PushOptions) -> None:
-    """Send a file of prompts to the hub."""
     from mltta.model.learned_prompts import load_prompts, push_prompts
     from mltta.storage import hub
 
@@ -33,7 +32,6 @@ def push(options: PushOptions) -> None:
 
 
 def info(options: InfoOptions) -> None:
-    """Print what a file of prompts holds."""
     from mltta.model.learned_prompts import MaPLe, load_prompts
 
     prompts = load_prompts(options.file)

@@ -51,11 +51,10 @@ def read_back(
 def _records(
     held: Sequence[Partitions], closing: Closing | None, thumbnails: bool = False
 ) -> Iterator[Record]:
-    for partitions in held:
-        for record in partitions.records():
-            if closing is not None:
-                closing.count(record)
-            if thumbnails and "error" not in record:
-                with suppress(ImageError):  # photos that are not here have none
-                    record.update(for_gallery(Path(record["image"]), {}))
-            yield record
+    for record in (record for partitions in held for record in partitions.records()):
+        if closing is not None:
+            closing.count(record)
+        if thumbnails and "error" not in record:
+            with suppress(ImageError):  # photos that are not here have none
+                record.update(for_gallery(Path(record["image"]), {}))
+        yield record

@@ -68,7 +68,6 @@ class ReproduceOptions(DatasetRunOptions, DeviceOptions):
 
 
 def reproduce(options: ReproduceOptions) -> None:
-    """Run what the options name, print its tables, and write a report."""
     from mltta.reproduction.paper import claims
     from mltta.reproduction.paper_tables import paper_tables
     from mltta.reproduction.rerun import Reproduction

@@ -53,7 +53,6 @@ class ServeOptions(DeviceOptions):
 
 
 def serve(options: ServeOptions) -> None:
-    """Serve until somebody ends it."""
     try:
         from mltta.serve.offer import Limits, Offer, offered_methods
         from mltta.serve.server import check_access, make_server
@@ -68,8 +67,8 @@ def serve(options: ServeOptions) -> None:
     listening = listen(host, options.port)
     try:
         offer = Offer(opened, methods, sets, limits, default_labels=options.labels)
-        access = {"token": token, "hosts": options.allow_host, "allow_urls": options.allow_urls}
-        server = make_server(offer, host=host, port=options.port, **access)
+        how = options.chosen("host", "port", "allow_urls")
+        server = make_server(offer, token=token, hosts=options.allow_host, **how)
         logging.getLogger("mltta.serve").setLevel(logging.WARNING if options.quiet else logging.INFO)
         shown = f"[{host}]" if ":" in host else host
         typer.echo(f"open http://{shown}:{listening.getsockname()[1]}  (Ctrl-C ends it)", err=True)

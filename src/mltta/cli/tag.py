@@ -81,7 +81,6 @@ class TagOptions(
 
 
 def tag(options: TagOptions) -> None:
-    """Tag images, or convert what a cluster has tagged."""
     from mltta.cli.inputs import refuse_missing
 
     refuse_missing(options.images)
@@ -100,8 +99,7 @@ def tag(options: TagOptions) -> None:
     if all((path in addresses or os.path.isdir(path)) and is_partitions(path) for path in options.images):
         from mltta.cli.read_back import read_back
 
-        how = {"wide": options.wide, "overwrite": options.overwrite, "quiet": options.quiet}
-        raise typer.Exit(read_back(options.images, outputs, **how))
+        raise typer.Exit(read_back(options.images, outputs, **options.chosen("wide", "overwrite", "quiet")))
     far = next(filter(is_remote, addresses), None)
     if far is not None:
         raise ConfigError(f"{far}: only workers read photos from object storage: add --ray")
@@ -119,15 +117,13 @@ def open_tagger(options: TagOptions) -> Tagger:
         from mltta.cli.settings import settings_of
 
         (settings,) = settings_of([options.method], options.set, options.settings).values()
+    how = groups.asked(options) | options.chosen("preset", "threshold", "top_k", "allow_urls")
+    labels = groups.with_synonyms(options.labels, options)
     return Tagger(
         groups.open_backbone(options),
-        groups.with_synonyms(options.labels, options),
+        labels,
         options.method,
-        preset=options.preset,
-        threshold=options.threshold,
-        top_k=options.top_k,
         where=options.where is not None,
-        allow_urls=options.allow_urls,
-        **groups.asked(options),
+        **how,
         **settings,
     )

@@ -53,7 +53,6 @@ class DART(OnlineMethod):
             raise ConfigError("dart puts a prompt into the image tower, and MaPLe's are there already")
         self.preprocess = problem.backbone.preprocess
         self.tower = PromptedViT(problem.backbone, config.layer)
-        self.captions = problem.captions.named() if config.bind and problem.captions is not None else None
 
     def start(self) -> State:
         text = self.text.features  # (C, D)
