@@ -143,7 +143,7 @@ def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
         ({"labels": ["dog"] * 1001}, 422, "1,001 labels and synonyms are too many"),
         ({"labels": ["d" * 201]}, 422, "has 201 characters; the limit is 200"),
         ({"labels": " , "}, 422, "is empty"),
-        ({"labels": ["a\0b"]}, 422, "contains control characters"),
+        ({"labels": ["a\0b"]}, 422, "contains a control character"),
         ({"top_k": 0}, 422, "top_k: Input should be greater than or equal to 1"),
     ],
 )

@@ -14,7 +14,6 @@ from mltta.output.formats import text_format
 from mltta.output.keywords.xmp import Packet
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall
-from mltta.storage.reading import unwritable
 from mltta.tagger import Tags
 
 
@@ -87,4 +86,6 @@ def _path(image: str, taken: set[str]) -> str:
 
 def _clean(text: str) -> str:
     """Text without characters that neither XML nor a file name can hold."""
-    return "".join("_" if unwritable(letter) else letter for letter in text)
+    return "".join(
+        "_" if ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 or ord(c) in (0xFFFE, 0xFFFF) else c for c in text
+    )
