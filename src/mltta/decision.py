@@ -52,12 +52,13 @@ class Presence:
         """How much (B, C) of the evidence it needs each label has: a label with 1 or more is present."""
         mentioned = votes.max(axis=-1, keepdims=True) >= self.least
         needed = np.maximum(self.share * evidence.max(axis=-1, keepdims=True), self.enough)
-        strength = evidence / needed
+        strength: Floats = evidence / needed
         return np.where(mentioned, strength, np.minimum(strength, 0.99))
 
     def present(self, evidence: Floats, votes: Floats) -> NDArray[np.bool_]:
         """Boolean (B, C): the labels an image shows."""
-        return self.strength(evidence, votes) >= 1
+        found: NDArray[np.bool_] = self.strength(evidence, votes) >= 1
+        return found
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,11 @@ class Decision:
 
     def shown(self, scores: Floats) -> NDArray[np.bool_]:
         """Which labels (B, C) are shown."""
+        least = self.threshold if self.threshold is not None else 0 if self.top_k else SHOWN_FROM
+        enough: NDArray[np.bool_] = scores >= np.float32(least)
         if self.top_k is None:
-            return scores >= np.float32(SHOWN_FROM if self.threshold is None else self.threshold)
+            return enough
         order = np.argsort(-scores, axis=-1, kind="stable")[..., : self.top_k]
-        best = np.zeros(scores.shape, bool)
+        best = np.zeros_like(enough)
         np.put_along_axis(best, order, True, axis=-1)
-        return best & (scores >= np.float32(self.threshold or 0))
+        return best & enough

@@ -61,6 +61,6 @@ class BCP(OnlineMethod):
         tiny = 1e-6
         alone = (state["one"] + tiny) / (state["images"] + tiny * len(p))
         beside = (state["two"][:, anchor] + c.smoothing * alone) / (state["one"][anchor] + c.smoothing)
-        gain = (beside.log() - alone.log()).clamp(-c.most, c.most)
+        gain: Tensor = (beside.log() - alone.log()).clamp(-c.most, c.most)
         gain[anchor] = 0.0  # the anchor itself stays as it is
         return gain

@@ -61,7 +61,7 @@ class DMN(OnlineMethod):
 
     def guess(self, views: Tensor) -> Tensor:
         """Mean probabilities (C,) of the confident views, which choose the label to remember an image under."""
-        p = self.logits(views, self.text.features).softmax(dim=-1)
+        p: Tensor = self.logits(views, self.text.features).softmax(dim=-1)
         return p[select_confident(_entropy(p, 1e-6), self.config.select_ratio)].mean(dim=0)
 
     def prototypes(self, state: State, image: Tensor) -> Tensor:

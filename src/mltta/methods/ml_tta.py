@@ -108,7 +108,8 @@ class MLTTA(Method):
 
     def retrieve(self, views: Tensor) -> Tensor:
         """Captions (B, N, K) of each view, nearest first."""
-        return self.captions.nearest(views, self.config.captions_per_view)
+        found: Tensor = self.captions.nearest(views, self.config.captions_per_view)
+        return found
 
     def labels_from(self, branch: str, found: Tensor) -> tuple[Tensor, Tensor | None]:
         """The caption (B, R) whose labels each row that a prompt is tuned on has, and which rows exist."""
@@ -149,7 +150,7 @@ def combined_labels(
     model's temperature name, "union" what any and "intersection" what all of them name. Where that leaves nothing,
     the nearest caption decides.
     """
-    named = captions.multi_hot(found)  # (..., N, K, C)
+    named: Tensor = captions.multi_hot(found)  # (..., N, K, C)
     nearest = named[..., 0, :]
     if how == "nearest":
         return nearest

@@ -117,10 +117,11 @@ class PuRF(OnlineMethod):
 
     def score(self, image: Tensor, pure: Tensor, text: Tensor, keys: Tensor, held: Tensor) -> Tensor:
         """Scores (C,) of an image (D,) and its pure regions (n, D); without any the whole stands alone."""
-        c, whole = self.config, self.logits(image[None], text)[0]
+        c = self.config
+        whole: Tensor = self.logits(image[None], text)[0]
         if not len(pure):
             return whole
-        best = self.logits(pure, text).amax(dim=0)
+        best: Tensor = self.logits(pure, text).amax(dim=0)
         return (whole + best) / 2 + likeness(pure, keys, held, c.alpha, c.beta).amax(dim=0)
 
     def insert(self, state: State, label: int, doubt: float, region: Tensor) -> None:

@@ -64,13 +64,14 @@ class RLCF(Method):
             parts = pixels if teacher.backbone.device.type == "cpu" else [pixels.flatten(0, 1)]
             features = torch.cat([teacher.backbone.encode_images(part) for part in parts])
             kept = features.view(*chosen.shape, -1).to(kept.device)
-        return (CLIPSCORE_WEIGHT * kept @ teacher.text.to(kept.device).T).clamp(min=0)
+        score: Tensor = CLIPSCORE_WEIGHT * kept @ teacher.text.to(kept.device).T
+        return score.clamp(min=0)
 
     def loss(self, judged: Tensor) -> Loss:
         """The objective, given what the teacher says of every label in the chosen views (B, n, C)."""
 
         def loss(text: Tensor, kept: Tensor) -> Tensor:
-            logits = self.logits(kept, text)  # (B, n, C)
+            logits: Tensor = self.logits(kept, text)  # (B, n, C)
             # The likely labels are taken anew in every step.
             likely = logits.detach().topk(min(self.config.sample_k, logits.shape[-1])).indices  # (B, n, K)
             score = judged.gather(-1, likely)

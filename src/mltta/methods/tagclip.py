@@ -160,16 +160,17 @@ def boxes_of(cells: Tensor) -> Tensor:
     y, x = torch.meshgrid(*(torch.arange(n, device=cells.device) for n in (h, w)), indexing="ij")
     # each cell learns the ends of its part from its neighbours, until nobody learns more
     ends = torch.stack([-y, y, -x, x]).float()  # (4, h, w)
-    none = -float(h + w)
-    held = torch.where(cells[:, None], ends, none)  # (K, 4, h, w)
+    held = torch.where(cells[:, None], ends, none := -float(h + w))  # (K, 4, h, w)
     while True:
         held, before = torch.where(cells[:, None], F.max_pool2d(held, 3, stride=1, padding=1), none), held
         if torch.equal(held, before):
             break
-    parts = torch.cat([cells.nonzero()[:, :1], held.permute(0, 2, 3, 1)[cells].long()], dim=1).unique(dim=0)
+    shape, ends_of_cells = (len(cells), h, h, w, w), held.permute(1, 0, 2, 3)[:, cells].long().abs()
+    parts = torch.cat([cells.nonzero()[:, :1].T, ends_of_cells]).cpu().numpy()
+    boxes = np.unravel_index(np.unique(np.ravel_multi_index(tuple(parts), shape)), shape)
     inside = np.zeros(cells.shape, bool)
-    for label, top, bottom, left, right in parts.tolist():
-        inside[label, -top : bottom + 1, -left : right + 1] = True
+    for label, top, bottom, left, right in zip(*boxes, strict=True):
+        inside[label, top : bottom + 1, left : right + 1] = True
     return torch.from_numpy(inside).to(cells.device)
 
 

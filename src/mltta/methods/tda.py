@@ -96,5 +96,5 @@ class TDA(OnlineMethod):
     @staticmethod
     def likeness(state: State, memory: str, image: Tensor, beta: float) -> Tensor:
         """exp(-beta (1 - cosine)) of the image with every slot (C, S); 0 where a slot is empty."""
-        like = (-beta * (1 - state[f"{memory}_key"] @ image)).exp()
+        like: Tensor = (-beta * (1 - state[f"{memory}_key"] @ image)).exp()
         return like.masked_fill(state[f"{memory}_entropy"].isinf(), 0.0)

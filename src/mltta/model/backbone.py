@@ -221,7 +221,7 @@ class Backbone:
                 total = total + self._encode_template(some, one).features  # (n, D)
             if kept is None:
                 return total
-        found = len(templates) * kept.features[[row or 0 for row in rows]]
+        found: Tensor = len(templates) * kept.features[[row or 0 for row in rows]]
         if new:
             found[new] = total
         return found

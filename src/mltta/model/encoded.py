@@ -96,7 +96,7 @@ class Encoded:
         return np.stack([look(spec, preprocess, own) for look, own in chosen])
 
     def __len__(self) -> int:
-        return next(iter(self._features.values())).shape[0]
+        return len(next(iter(self._features.values())))
 
     def __getitem__(self, image: int) -> Encoded:
         """One image of the batch, as a batch of one."""

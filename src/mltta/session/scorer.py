@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
-from mltta.decision import Decision
 from mltta.errors import ImageError
 from mltta.methods.base import Method, OnlineMethod, State, TransductiveMethod
-from mltta.session.features import Features, FeatureStream
+from mltta.session.features import Features
 from mltta.session.prepare import Photo
-from mltta.session.question import Question
+
+if TYPE_CHECKING:
+    from mltta.session.session import Session
 
 
 @dataclass(frozen=True)
@@ -41,30 +42,20 @@ _Said = tuple[Callable[[], NDArray[np.float32]], int] | str
 class Scorer:
     """One method on one stream of photos; an online method's memory belongs to it and to nobody else."""
 
-    def __init__(
-        self,
-        method: Method,
-        question: Question,
-        stream: FeatureStream,
-        decision: Decision,
-        state: State | None = None,
-        where: bool = False,
-        explain: bool = False,
-    ):
+    def __init__(self, session: Session, method: Method, state: State | None = None):
         """Args:
+        session: the question, the features of the photos, the decision, and what else is asked.
         state: what an online method remembers from before; by default nothing.
-        where: also ask the method where labels were found.
-        explain: also ask which captions speak for the labels shown.
         """
-        self.method, self.question, self.stream, self.decision = method, question, stream, decision
-        self.where, self.explain, self.state = where, explain, state
-        self.engine = stream.backbone.engine
+        self.session, self.method, self.state = session, method, state
+        self.question, self.stream = session.question, session.features
+        self.engine = self.stream.backbone.engine
         if isinstance(method, OnlineMethod) and state is None:
             self.state = method.start()
         #: of a transductive method: the photos seen so far, the row kept of each, and the milliseconds they took
         self._seen: list[tuple[Features, Any]] = []
         self._ms: list[Callable[[], float]] = []
-        self._at_once = self.engine.batches(stream.execution.batch_size)
+        self._at_once = self.engine.batches(self.stream.execution.batch_size)
 
     def error(self, item: Features) -> str | None:
         """Why this method cannot look at a photo; another method may."""
@@ -113,7 +104,7 @@ class Scorer:
         """Count votes once for the methods that look at the same views, outside of any method's time."""
         if self.method.emits == "odds":
             return
-        spec, rule = self.method.needs[0], self.decision.rule
+        spec, rule = self.method.needs[0], self.session.decision.rule
         new = [item for item in photos if spec not in item.votes]
 
         def count(some: Sequence[Features]) -> list[Any]:
@@ -155,13 +146,13 @@ class Scorer:
         branches, votes = values, None
         if self.method.emits != "odds":
             branches, votes = values[:-1], values[-1:]
-        decision = item.photo.decision or self.decision
+        decision = item.photo.decision or self.session.decision
         scores = decision.scores(branches[None], votes, self.method.emits)
         if not (np.isfinite(values).all() and np.isfinite(scores).all()):
             return Scored(item.photo, error=f"{item.photo.id}: its scores are not numbers, so it has none")
         shown = decision.shown(scores)[0]
-        where = self.method.where(self.stream.encoded([item])) if self.where else None
-        captions = self._speakers(item, shown) if self.explain else {}
+        where = self.method.where(self.stream.encoded([item])) if self.session.where else None
+        captions = self._speakers(item, shown) if self.session.explain else {}
         grid = None if where is None else self.engine.to_cpu(where[0])()
         return Scored(item.photo, branches, scores[0], shown, ms(), where=grid, captions=captions)
 

@@ -93,18 +93,8 @@ class Pass:
 
     def __init__(self, session: Session, states: Sequence[State | None], wanted: NDArray[np.bool_] | None):
         self.session, self.wanted = session, wanted
-        self.scorers = [
-            Scorer(
-                method,
-                session.question,
-                session.features,
-                session.decision,
-                states[number] if states else None,
-                session.where,
-                session.explain,
-            )
-            for number, method in enumerate(session.methods)
-        ]
+        remembered = states or [None] * len(session.methods)
+        self.scorers = [Scorer(session, *one) for one in zip(session.methods, remembered, strict=True)]
 
     def batches(self, keys: Iterable[Any]) -> Iterator[list[Answers]]:
         """Answers batch by batch; a GPU is not waited for in between."""
