@@ -19,10 +19,10 @@ from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.store import default_captions
 from mltta.labels import LabelSet
 from mltta.methods.auto import Auto, AutoConfig
-from mltta.methods.base import Problem, branch_probabilities, merge_branches, z_scores
+from mltta.methods.base import Problem, Words, branch_probabilities, merge_branches, z_scores
 from mltta.methods.clip import Clip
 from mltta.methods.config import Config
-from mltta.methods.words import Words, label_words
+from mltta.methods.create import label_words
 from mltta.model.encoded import Encoded
 from mltta.model.search import Search
 
@@ -30,7 +30,7 @@ TORCH_FREE = [
     *("arrays", "images.views", "images.specs", "captions.store", "captions.labelled"),
     *("model.encoded", "model.search", "model.vocabulary", "model.prompts", "model.names"),
     *("methods", "methods.base", "methods.config", "methods.create", "methods.registry"),
-    *("methods.auto", "methods.clip", "methods.words"),
+    *("methods.auto", "methods.clip"),
 ]
 
 

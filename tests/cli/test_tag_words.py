@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 from mltta.cli import progress
-from mltta.cli.closing import Closing
-from mltta.cli.progress import rate
+from mltta.cli.progress import Closing, rate
 from mltta.output.keywords.jpeg import XMP, Jpeg
 from mltta.output.keywords.write import sidecar_of
 from mltta.output.keywords.xmp import Packet

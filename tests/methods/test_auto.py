@@ -17,7 +17,7 @@ from mltta.errors import ConfigError
 from mltta.images.geometry import cover
 from mltta.labels import with_known_words
 from mltta.methods.auto import Auto, AutoConfig, Constants
-from mltta.methods.words import APART, label_words
+from mltta.methods.create import APART, label_words
 from mltta.model.backbone import Backbone
 from mltta.model.vocabulary import background_words
 

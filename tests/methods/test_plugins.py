@@ -12,7 +12,7 @@ from PIL import Image
 
 import mltta
 from mltta.methods import registry
-from mltta.methods.plugins import source_digest
+from mltta.methods.registry import source_digest
 from tests import golden_data as golden
 from tests.cli.test_cli import MODEL
 from tests.cli.test_cli import mltta as command

@@ -136,7 +136,7 @@ def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
     [
         ({"method": "nonsense"}, 422, "no method 'nonsense' here; there is auto"),
         ({"model": "ViT-L-14"}, 422, "no model 'ViT-L-14' here; there is mini"),
-        ({"settings": {"effort": "huge"}}, 422, "effort = 'huge': choose from best, fast"),
+        ({"settings": {"effort": "huge"}}, 422, "effort = 'huge': choose from fast, best"),
         ({"method": "ml-tta", "settings": {"views": 4000}}, 422, "views: give a whole number from 1 to 128"),
         ({"settings": {"slope": 3}}, 422, "'slope' cannot be set here; of auto a call can set effort"),
         ({"method": "clip", "where": True}, 422, "clip cannot tell where a label was found; ask auto"),

@@ -35,8 +35,7 @@ class Boxes:
         return len(self.offset)
 
     def __getitem__(self, part: slice) -> Boxes:
-        fields = self.offset, self.width, self.axes, self.kept, self.place, self.stride
-        return Boxes(*(field[part] for field in fields))
+        return Boxes(*(field[part] for field in vars(self).values()))
 
     @property
     def along_y(self) -> NDArray[np.bool_]:
@@ -63,8 +62,8 @@ class Boxes:
         start = 0
         while start < len(self):
             before = ends[start - 1] if start else 0
-            end = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
-            end = min(end, start + MOST)
+            fit = int(np.searchsorted(ends, before + max_bytes, side="right"))
+            end = min(max(start + 1, fit), start + MOST)
             yield self[start:end]
             start = end
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from mltta.cli.closing import Closing
+from mltta.cli.progress import Closing
 from mltta.errors import ImageError, MlttaError
 from mltta.output.exchange import write_tags
 from mltta.output.formats import WIDE, Page, Record, file_of, refuse_wide
@@ -51,11 +51,10 @@ def read_back(
 def _records(
     held: Sequence[Partitions], closing: Closing | None, thumbnails: bool = False
 ) -> Iterator[Record]:
-    for partitions in held:
-        for record in partitions.records():
-            if closing is not None:
-                closing.count(record)
-            if thumbnails and "error" not in record:
-                with suppress(ImageError):  # photos that are not here have none
-                    record.update(for_gallery(Path(record["image"]), {}))
-            yield record
+    for record in (record for partitions in held for record in partitions.records()):
+        if closing is not None:
+            closing.count(record)
+        if thumbnails and "error" not in record:
+            with suppress(ImageError):  # photos that are not here have none
+                record.update(for_gallery(Path(record["image"]), {}))
+        yield record

@@ -36,8 +36,8 @@ class Plans(NamedTuple):
 def draw_plans(numbers: Floats) -> Plans:
     """Plans from random numbers (V, AUGMIX_DRAWS): w ~ Dirichlet(1, 1, 1), m ~ Beta(1, 1), chains of one to three
     operations drawn with replacement, each at its own level and sign."""
-    exponentials = -np.array([[math.log1p(-x) for x in row] for row in numbers[:, :CHAINS].tolist()])
-    exponentials = exponentials.reshape(-1, CHAINS)
+    drawn = [math.log1p(-x) for x in numbers[:, :CHAINS].ravel().tolist()]
+    exponentials = -np.array(drawn).reshape(-1, CHAINS)
     share = numbers[:, CHAINS : CHAINS + 1]
     shares = np.hstack([share, (1 - share) * exponentials / exponentials.sum(1, keepdims=True)])
     shape = (len(numbers), CHAINS, LONGEST_CHAIN)

@@ -108,7 +108,6 @@ def image_size(source: bytes, name: str) -> tuple[int, int]:
 
 
 def _decode(file: IO[bytes], size: int, name: str, working: bool) -> Image.Image:
-    """Read an encoded image, looking at its headers before any pixel."""
     image = _open(file, size, name)
     with _one_huge if image.width * image.height > _HUGE_PIXELS else nullcontext():
         return _finish(image, name, working, own=True)
@@ -132,12 +131,7 @@ def _open(file: IO[bytes], size: int, name: str) -> Image.Image:
 
 
 def _finish(image: Image.Image, name: str, working: bool, own: bool = False) -> Image.Image:
-    """Decode, convert to RGB and turn upright.
-
-    Args:
-        own: nobody else has the image, so that its decoder may be told what to do, and its pixels go as soon as there
-            is a converted copy.
-    """
+    """Decode, convert to RGB and turn upright; an image of our own may be told how to decode, and goes at once."""
     with _decoding(name):
         if own and working and (scale := scale_of(image.size)) > 1:
             image.draft(None, (image.width // scale, image.height // scale))  # a JPEG, at less work
@@ -227,11 +221,9 @@ def _to_grey8(image: Image.Image, name: str) -> Image.Image:
 def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
     """Cut an image into bands of about a megapixel, so that work on a huge one needs little memory."""
     rows = max(1, _STRIP_PIXELS // image.width)
-    if rows >= image.height:
-        yield 0, image
-        return
     for top in range(0, image.height, rows):
-        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+        whole = rows >= image.height
+        yield top, image if whole else image.crop((0, top, image.width, min(top + rows, image.height)))
 
 
 def _tensor_to_array(tensor: torch.Tensor) -> NDArray[Any]:

@@ -52,12 +52,10 @@ class Found:
         """
         if not self.skipped:
             return ""
-        total, several = self.skipped.total(), len(self.skipped) > 1
-        parts = [
-            f"{f'{self.skipped[suffix]:,} ' if several else ''}{suffix}: {reason}"
-            for suffix, reason in self.reasons.items()
-        ]
-        return f"{total:,} file{'s' if total > 1 else ''} skipped ({'; '.join(parts)})"
+        total = self.skipped.total()
+        counts = {suffix: f"{n:,} " if len(self.skipped) > 1 else "" for suffix, n in self.skipped.items()}
+        parts = "; ".join(f"{counts[suffix]}{suffix}: {reason}" for suffix, reason in self.reasons.items())
+        return f"{total:,} file{'s' if total > 1 else ''} skipped ({parts})"
 
 
 def search_images(paths: Paths) -> Found:

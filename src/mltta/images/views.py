@@ -119,9 +119,8 @@ def render_views(
     size = preprocess.size
     if spec.generated:
         files = generated_files(spec, name)
-        pixels = np.empty((len(chosen), size, size, 3), np.uint8)
-        for row, j in zip(pixels, chosen, strict=True):
-            row[:] = np.asarray(clean_view(load_image(files[j], working=True), preprocess))
+        shown = [clean_view(load_image(files[j], working=True), preprocess) for j in chosen]
+        pixels = np.array([np.asarray(view) for view in shown], np.uint8).reshape(-1, size, size, 3)
         return normalise_levels(pixels, preprocess)
     image = load_image(image, working=True)
     identity = content_id(image) if image_id is None else image_id
@@ -198,7 +197,7 @@ def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
 def normalise_levels(pixels: NDArray[Any], preprocess: Preprocess) -> Pixels:
     """Turn levels (N, S, S, 3) into `(x / 255 - mean) / std`, channels first."""
     mean, std = (np.array(v, np.float32)[:, None, None] for v in (preprocess.mean, preprocess.std))
-    views = pixels.transpose(0, 3, 1, 2).astype(np.float32, order="C")
+    views: Pixels = pixels.transpose(0, 3, 1, 2).astype(np.float32, order="C")
     views /= 255
     views -= mean
     views /= std

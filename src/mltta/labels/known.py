@@ -20,22 +20,17 @@ def word_lists(file: str) -> SimpleNamespace:
 
 
 _WORDS = word_lists("labels/english.txt")
-_IRREGULAR = dict(pair.split(":") for pair in _WORDS.irregular)
+_IRREGULAR: dict[str, str] = dict(pair.split(":") for pair in _WORDS.irregular)
 
 
 @lru_cache(maxsize=65536)
 def singular(word: str) -> str:
     """Return the singular of a lower-case English word; what looks singular already is returned as it is."""
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
-    if word.endswith("men") and word not in _WORDS.unchanged:
+    if word in _IRREGULAR or word in _WORDS.unchanged:
+        return _IRREGULAR.get(word, word)
+    if word.endswith("men"):
         return word[:-2] + "an"
-    if (
-        len(word) <= 3
-        or word[-1] != "s"
-        or word in _WORDS.unchanged
-        or word.endswith(("ss", "us", "sis", "itis"))
-    ):
+    if len(word) <= 3 or word[-1] != "s" or word.endswith(("ss", "us", "sis", "itis")):
         return word
     if word[:-1] in _WORDS.ends_in_e:
         return word[:-1]

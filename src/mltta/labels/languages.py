@@ -20,11 +20,9 @@ def _languages() -> dict[str, dict[str, str]]:
     with _TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return {
-        language.capitalize(): {
-            _bare(word): row["english"] for row in rows for word in row[language].split("/")
-        }
-        for language in rows[0]
-        if language != "english"
+        name.capitalize(): {_bare(word): row["english"] for row in rows for word in row[name].split("/")}
+        for name in rows[0]
+        if name != "english"
     }
 
 

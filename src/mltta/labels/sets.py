@@ -95,8 +95,8 @@ class LabelSet:
 
     def pick(self, places: Sequence[int]) -> LabelSet:
         """Some of the labels."""
-        own = (self.names, self.texts, self.synonyms)
-        return LabelSet(*(tuple(part[i] for i in places) for part in own), self.source)  # type: ignore[arg-type]
+        names, texts = (tuple(part[i] for i in places) for part in (self.names, self.texts))
+        return LabelSet(names, texts, tuple(self.synonyms[i] for i in places), self.source)
 
     def index(self, name: str) -> int:
         """Return the position of a label, whichever case or spacing its name or text is written in."""

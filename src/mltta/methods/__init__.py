@@ -2,7 +2,7 @@
 
 from mltta.methods.base import Method, OnlineMethod, Problem, State, Teacher, TransductiveMethod
 from mltta.methods.config import Config, TuningConfig, ViewConfig, setting
-from mltta.methods.create import create_method, make_teacher
+from mltta.methods.create import create_method
 from mltta.methods.registry import list_methods, method_class, register
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "ViewConfig",
     "create_method",
     "list_methods",
-    "make_teacher",
     "method_class",
     "register",
     "setting",

@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from mltta.arrays import Array, clamp, like, sum_by
+from mltta.arrays import Array, clamp, like, normalize, sum_by
 from mltta.images.geometry import cover
 from mltta.images.specs import AnySpec, LocalSpec, require
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import PART, SHARE, Config, local_spec, setting
-from mltta.methods.words import in_context
 from mltta.model.encoded import Encoded, LocalFeatures
 
 log = logging.getLogger("mltta")
@@ -85,8 +84,14 @@ class Auto(Method):
         super().__init__(problem, config)
         assert problem.words is not None  # made because it is required
         self.c, self.words, self.captions = self.constants, problem.words, problem.captions
-        if self.captions is not None:
-            self.words = in_context(self.words, self.captions, self.c.concepts)
+        if (
+            self.captions is not None
+        ):  # each word of a label moves towards the mean of the captions that name it
+            words, heard = self.words, self.captions
+            moved = normalize(words.features + self.c.concepts * heard.means[words.owner])
+            spoken_of = heard.spoken_of[words.owner][:, None]
+            moved = array_namespace(moved).where(spoken_of, moved, words.features)
+            self.words = replace(words, features=moved)
         if problem.backbone is not None:
             how = "tiles of the image" if problem.backbone.local is None else "the locations of its map"
             log.debug("auto looks at %s; its constants were measured with mini only", how)

@@ -20,7 +20,6 @@ from mltta.model.encoded import Encoded, union
 from mltta.model.prompts import DEFAULT_TEMPLATE, TemplateSource
 
 if TYPE_CHECKING:
-    from mltta.methods.words import Words
     from mltta.model.backbone import Backbone
     from mltta.model.context_views import Views
     from mltta.model.label_encoder import LabelEncoder
@@ -40,6 +39,16 @@ class Teacher:
 
     text: Array  # (C, D') unit features of the labels' prompts
     backbone: Backbone | None = None
+
+
+@dataclass(frozen=True)
+class Words:
+    """Features of the labels' words and of the background, for one label list."""
+
+    features: Array  # (J, D) unit
+    owner: Array  # (J,) the label that each word stands for
+    share: Array  # (J,) what it weighs: half for the label itself, half for its synonyms together
+    background: Array  # (V, D) unit, of words that mean something else than every label
 
 
 @dataclass(frozen=True)
@@ -89,10 +98,11 @@ class Method(ABC):
             raise ConfigError(
                 f"{self.name} needs a teacher: another model, such as ViT-L-14:openai, or 'self' for the model itself"
             )
-        self.text = problem.text
-        self.logit_scale = problem.logit_scale
-        self.problem = problem
-        self.config = config
+        self.text, self.logit_scale = problem.text, problem.logit_scale
+        self.problem, self.config = problem, config
+        needed = problem.captions if self.needs_captions(config) else None
+        #: those that name a label, if the method cannot do without
+        self.captions = None if needed is None else needed.named()
         if "context" in self.requires and problem.backbone is not None and problem.backbone.reads_context:
             self.requires = self.requires | {"pixels"}
 
@@ -166,7 +176,6 @@ class Method(ABC):
 
 
 def _stacked(branches: Mapping[str, Array]) -> Array:
-    """Branches (N, branches, C)."""
     parts = list(branches.values())
     return array_namespace(*parts).stack(parts, axis=1)
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from mltta.captions.labelled import LabelledCaptions
 from mltta.images.specs import AnySpec
 from mltta.methods.base import Method, Problem, register
 from mltta.methods.config import MOST_KEPT, Config, local_spec, setting
@@ -41,11 +42,10 @@ class Concepts(Method):
     requires = frozenset({"captions"})
     reconstruction = True
     config: ConceptsConfig
+    captions: LabelledCaptions
 
     def __init__(self, problem: Problem, config: ConceptsConfig):
         super().__init__(problem, config)
-        assert problem.captions is not None  # checked by the base class
-        self.captions = problem.captions.named()
         named = self.captions.spoken_of[:, None]
         #: (C, D) unit; a label that no caption names is its prompt
         self.concepts = torch.where(named, self.captions.means, self.text.features)

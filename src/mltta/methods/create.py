@@ -1,16 +1,20 @@
-"""From names to a method ready to score: backbone, labels and captions brought together."""
+"""From names to a method ready to score: backbone, labels, their words and captions brought together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+from array_api_compat import array_namespace
+
+from mltta.arrays import like
 from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.store import CaptionBase, default_captions
 from mltta.errors import ConfigError
 from mltta.labels import LabelSet, with_known_words
-from mltta.methods.base import Method, Problem, Teacher
+from mltta.labels.sets import label_key
+from mltta.methods.base import Method, Problem, Teacher, Words
 from mltta.methods.registry import method_class
-from mltta.methods.words import label_words
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
@@ -18,9 +22,13 @@ from mltta.model.prompts import (
     list_templates,
     load_descriptions,
 )
+from mltta.model.vocabulary import SYNONYMS, background_words
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
+
+#: in nats, at the model's own temperature: how much less a background word resembles a label than that itself does
+APART = 5.0
 
 
 def create_method(
@@ -72,42 +80,60 @@ def create_method(
         labels = with_known_words(labels)
         words = label_words(backbone, labels, template)
     text = backbone.encode_labels(labels, template, descriptions=descriptions)
-    labelled = None
-    if cls.needs_captions(config):
-        if captions is False:
-            raise ConfigError(
-                f"{cls.name} cannot do without captions: leave them to those that ship, or name a base"
-            )
-        labelled = _labelled(labels, backbone, captions)
-    elif "words" in cls.requires and captions is not False:
-        labelled = _labelled(labels, backbone, captions, apart=True)
+    needed, labelled = cls.needs_captions(config), None
+    if needed and captions is False:
+        raise ConfigError(
+            f"{cls.name} cannot do without captions: leave them to those that ship, or name a base"
+        )
+    if isinstance(captions, LabelledCaptions):
+        labelled = captions
+    elif captions is not False and (needed or words):
+        labelled = label_captions(labels, backbone, captions or default_captions(backbone), apart=not needed)
     judge = None
     if "teacher" in cls.requires and teacher:
-        judge = make_teacher(teacher, backbone, labels, template, descriptions)
+        own = open_teacher(
+            teacher, backbone
+        )  # its prompts stay as they start, with learned ones if it has some
+        seen = own.encode_labels(labels, template, descriptions=descriptions).features
+        judge = Teacher(seen, None if own is backbone else own)
     problem = Problem(text, backbone.logit_scale, labelled, judge, backbone, words, labels, template)
     return cls(problem, config)
 
 
-def _labelled(
-    labels: LabelSet, backbone: Backbone, captions: CaptionBase | LabelledCaptions | None, apart: bool = False
-) -> LabelledCaptions:
-    if isinstance(captions, LabelledCaptions):
-        return captions
-    return label_captions(labels, backbone, captions or default_captions(backbone), apart=apart)
+def open_teacher(teacher: Backbone | str, student: Backbone) -> Backbone:
+    """A second model, by its name if it is not loaded yet; "self" is the student."""
+    if not isinstance(teacher, str):
+        return teacher
+    if teacher == "self":
+        return student
+    from mltta.model.load import load_backbone
+
+    return load_backbone(teacher, device=student.device)
 
 
-def make_teacher(
-    teacher: Backbone | str,
-    student: Backbone,
-    labels: LabelSet,
-    template: TemplateSource = DEFAULT_TEMPLATE,
-    descriptions: DescriptionSource | None = None,
-) -> Teacher:
-    """The labels in the teacher's eyes; its prompts stay as they start, with its own learned ones if it has some."""
-    if teacher == "self" or teacher is student:
-        return Teacher(student.encode_labels(labels, template, descriptions=descriptions).features)
-    if isinstance(teacher, str):
-        from mltta.model.load import load_backbone
-
-        teacher = load_backbone(teacher, device=student.device)
-    return Teacher(teacher.encode_labels(labels, template, descriptions=descriptions).features, teacher)
+def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) -> Words:
+    """The words of a list, and of the built-in vocabulary those that mean something else than all of them."""
+    texts: list[str] = []
+    owner: list[int] = []
+    share: list[float] = []
+    for i, (text, synonyms) in enumerate(zip(labels.texts, labels.synonyms, strict=True)):
+        more = synonyms[:SYNONYMS]
+        texts += [text, *more]
+        owner += [i] * (1 + len(more))
+        share += [0.5 if more else 1.0, *[0.5 / len(more) for _ in more]]
+    distinct = list(dict.fromkeys(texts))
+    # as labels, equal ones but for their case are told apart by a number that no prompt reads
+    names = tuple(f"{text} {i}" for i, text in enumerate(distinct))
+    plain = LabelSet(names, tuple(distinct), ((),) * len(distinct), "words")
+    row = {text: i for i, text in enumerate(distinct)}
+    features = backbone.encode_labels(plain, template).features[[row[text] for text in texts]]
+    kept = backbone.vocabulary(template)
+    others = [word for word in background_words() if kept.row(word) is not None]
+    background = kept.features[[kept.row(word) for word in others]]
+    own = {label_key(word) for part in (labels.names, labels.texts, *labels.synonyms) for word in part}
+    named = like(np.array([label_key(word) in own for word in others]), background)
+    itself = features[np.searchsorted(owner, np.arange(len(labels))).tolist()]
+    nearest = array_namespace(background).max(background @ itself.T, axis=-1)
+    far = nearest < 1 - APART / backbone.logit_scale
+    owners, shares = like(np.array(owner), background), like(np.array(share, np.float32), background)
+    return Words(features, owners, shares, background[~named & far])

@@ -12,9 +12,9 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.methods.base import OnlineMethod, Problem, State, register
 from mltta.methods.config import SHARE, TuningConfig, setting
+from mltta.methods.towers import PromptedViT
 from mltta.methods.tuning import Moments, adamw
 from mltta.model.encoded import Encoded
-from mltta.model.vision_prompt import PromptedViT
 from mltta.objectives import bind_labels, entropy, marginal_entropy, select_confident
 
 
@@ -53,7 +53,6 @@ class DART(OnlineMethod):
             raise ConfigError("dart puts a prompt into the image tower, and MaPLe's are there already")
         self.preprocess = problem.backbone.preprocess
         self.tower = PromptedViT(problem.backbone, config.layer)
-        self.captions = problem.captions.named() if config.bind and problem.captions is not None else None
 
     def start(self) -> State:
         text = self.text.features  # (C, D)

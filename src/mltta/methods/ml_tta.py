@@ -10,7 +10,7 @@ from torch import Tensor
 
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
-from mltta.methods.base import Merging, Method, Problem, register
+from mltta.methods.base import Merging, Method, register
 from mltta.methods.config import MOST_STEPS, ViewConfig, setting
 from mltta.methods.tuning import Loss, tune_context
 from mltta.model.context_views import Views
@@ -76,11 +76,7 @@ class MLTTA(Method):
     Config = MLTTAConfig
     requires = frozenset({"captions", "context"})
     config: MLTTAConfig
-
-    def __init__(self, problem: Problem, config: MLTTAConfig):
-        super().__init__(problem, config)
-        assert problem.captions is not None  # checked by the base class
-        self.captions: LabelledCaptions = problem.captions.named()
+    captions: LabelledCaptions
 
     @property
     def branch_names(self) -> list[str]:
@@ -94,13 +90,15 @@ class MLTTA(Method):
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c, views = self.config, self.views(encoded)
         found = self.retrieve(views.features)
+        weak, how = None, c.weak_labels
+        if how != "nearest":  # several captions decide the label sets (B, N, C) of views
+            weak = combined_labels(self.captions, views.features, found, how, self.logit_scale)
         contexts = []
         for branch in self.branch_names:
             caption, valid = self.labels_from(branch, found)
-            rows = views if branch == "view" else Views(self.captions.embeddings[caption])
-            weak = self.weak_labels(views.features, found) if branch == "view" else None
-            lr = c.lr_view if branch == "view" else c.lr_caption
-            loss = self.loss(caption, valid, weak)
+            own = branch == "view"
+            rows = views if own else Views(self.captions.embeddings[caption])
+            loss, lr = self.loss(caption, valid, weak if own else None), c.lr_view if own else c.lr_caption
             contexts.append(
                 tune_context(self.text, rows, loss, lr=lr, weight_decay=c.weight_decay, steps=c.steps)
             )
@@ -116,16 +114,8 @@ class MLTTA(Method):
         """The caption (B, R) whose labels each row that a prompt is tuned on has, and which rows exist."""
         if branch == "view":  # a view's weak label set is that of its nearest caption
             return found[..., 0], None
-        # a caption is a pseudo-view whose label set is known
-        caption = found.flatten(1)  # (B, N K)
+        caption = found.flatten(1)  # (B, N K), pseudo-views whose label sets are known
         return caption, _first_of_each(caption) if self.config.caption_pool == "unique" else None
-
-    def weak_labels(self, views: Tensor, found: Tensor) -> Tensor | None:
-        """Label sets (B, N, C) of views that several captions decide; None leaves it to the nearest one."""
-        how = self.config.weak_labels
-        if how == "nearest":
-            return None
-        return combined_labels(self.captions, views, found, how, self.logit_scale)
 
     def loss(self, caption: Tensor, valid: Tensor | None, labels: Tensor | None = None) -> Loss:
         """The objective; rows have the labels of their captions (B, R), unless others (B, R, C) are given."""

@@ -76,14 +76,11 @@ class PIAA(OnlineMethod):
         doubt = entropy(logits)
         for label in sorted(set(given.tolist())):
             own = given == label
-            both = {
-                "entropy": torch.cat([state["bank_entropy"][label], doubt[own]]),
-                "key": torch.cat([state["bank_key"][label], cells[own]]),
-                "share": torch.cat([state["bank_share"][label], share[own]]),
-            }
-            stay = both["entropy"].argsort(stable=True)[: self.config.memory]
+            new = {"bank_entropy": doubt[own], "bank_key": cells[own], "bank_share": share[own]}
+            both = {name: torch.cat([state[name][label], items]) for name, items in new.items()}
+            stay = both["bank_entropy"].argsort(stable=True)[: self.config.memory]
             for name, items in both.items():
-                state[f"bank_{name}"][label] = items[stay]
+                state[name][label] = items[stay]
 
     def fitted(self, state: State) -> tuple[Tensor, Tensor]:
         """Weights (C, D) and biases (C,) of Gaussians with one covariance, fitted twice to what is held."""
@@ -111,9 +108,8 @@ class PIAA(OnlineMethod):
         apart = cells - mean[label]
         scatter, width = apart.T @ apart, cells.shape[1]
         trace = scatter.trace() / max(1, len(cells) - 1)
-        if float(trace) < 1e-9:  # nothing varies yet: all directions alike
-            weight = mean
-        else:
+        weight = mean
+        if float(trace) >= 1e-9:  # else nothing varies yet: all directions alike
             drawn = scatter + trace * torch.eye(width, dtype=scatter.dtype, device=scatter.device)
             weight = width * torch.linalg.solve(drawn, mean.T).T
         return weight, -math.log(len(text)) - 0.5 * (mean * weight).sum(dim=-1)

@@ -1,31 +1,43 @@
-"""Where methods are registered by name, each in the file of its name, which is imported when it is asked for."""
+"""Where methods are found by name: in the package's file of that name, a user's own file, or an installed package."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import inspect
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
-from importlib import import_module
+from importlib import import_module, metadata, util
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, TypeVar
 
 from mltta.errors import ConfigError
-from mltta.methods.plugins import load_installed, method_in_file
 from mltta.model.names import matching
 
 if TYPE_CHECKING:
     from mltta.methods.base import Method
 
+log = logging.getLogger("mltta")
 #: methods from elsewhere: of a user's own file or of an installed package
 _REGISTRY: dict[str, type[Method]] = {}
 #: files of this package that serve methods and register none
-_SUPPORT = {"base", "config", "create", "memory", "plugins", "registry", "tuning", "words"}
+_SUPPORT = {"base", "config", "create", "memory", "registry", "towers", "tuning", "variations"}
 #: names of what a tagger or `create_method` is given beside a method's own settings
 TAKEN = {
     *("name", "model", "backbone", "labels", "method", "captions", "template", "descriptions", "teacher"),
     *("preset", "presence", "seed", "execution", "where", "explain", "allow_urls", "threshold", "top_k"),
 }
+#: the entry points of a package that name modules, which register methods when imported
+GROUP = "mltta.methods"
+_IN_FILE = re.compile(r"(?P<path>.+\.py)(:(?P<name>[^:/\\]+))?", re.IGNORECASE)
+#: by file: what it held when it was run, and the names it registered
+_run: dict[Path, tuple[bytes, list[str]]] = {}
+_offered: set[str] = set()
 M = TypeVar("M", bound="type[Method]")
 
 
@@ -59,11 +71,10 @@ def method_class(name: str) -> type[Method]:
     if name in built_in():
         classes = vars(import_module(built_in()[name])).values()
         return next(cls for cls in classes if isinstance(cls, type) and vars(cls).get("name") == name)
+    if name not in _REGISTRY and (said := _IN_FILE.fullmatch(name)):
+        return _method_in_file(Path(said["path"]).expanduser(), said["name"])
     if name not in _REGISTRY:
-        found = method_in_file(name, _REGISTRY)
-        if found is not None:
-            return found
-        load_installed(_REGISTRY)
+        _load_installed()
     if name not in _REGISTRY:
         raise ConfigError(
             f"no method {name!r}; there are {', '.join(list_methods())}, or give a file, my_method.py"
@@ -81,5 +92,88 @@ def list_methods(filter: str = "") -> list[str]:
         >>> list_methods("*tpt")
         ['c-tpt', 'difftpt', 'tpt']
     """
-    load_installed(_REGISTRY)
+    _load_installed()
     return matching(sorted({*built_in(), *_REGISTRY}), filter)
+
+
+def source_digest(method: type[Method]) -> str | None:
+    """Names the code of a method that is none of the package, whose version says nothing about it."""
+    try:
+        file = inspect.getsourcefile(method)
+    except TypeError:  # written at a prompt
+        return None
+    if file is None or Path(file).resolve().parent == Path(__file__).resolve().parent:
+        return None
+    return hashlib.blake2b(Path(file).read_bytes(), digest_size=8).hexdigest()
+
+
+@contextmanager
+def _registering() -> Iterator[list[str]]:
+    """The names registered in the block, filled at its end; after an error they are forgotten."""
+    before, names = set(_REGISTRY), list[str]()
+    try:
+        yield names
+    except Exception:
+        for name in set(_REGISTRY) - before:
+            del _REGISTRY[name]
+        raise
+    names += (name for name in _REGISTRY if name not in before)
+
+
+def _method_in_file(path: Path, name: str | None) -> type[Method]:
+    """The method of that name that a file registers, or its only one; the file is run again only if it has changed."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"there is no method file {path}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    held, names = _run.get(path.resolve(), (None, []))
+    if held != content or any(own not in _REGISTRY for own in names):
+        for own in names:  # of the file as it was before
+            _REGISTRY.pop(own, None)
+        names = _execute(path)
+        _run[path.resolve()] = content, names
+    if name is None and len(names) == 1:
+        name = names[0]
+    if name not in names:
+        which = f"no method {name!r}" if name else "several methods"
+        raise ConfigError(f"{path} registers {which}: give {' or '.join(f'{path}:{own}' for own in names)}")
+    return _REGISTRY[name]
+
+
+def _execute(path: Path) -> list[str]:
+    """Run a file as a module: the names it registers."""
+    title = f"{path.stem}_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=4).hexdigest()}"
+    spec = util.spec_from_file_location(title, path.resolve())
+    assert spec is not None  # its name ends in .py
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    sys.modules[title] = module  # dataclasses look up their types there
+    try:
+        with _registering() as names:
+            spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[title]
+        raise ConfigError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+    if not names:
+        raise ConfigError(f"{path} registers no method: put @mltta.register('name', 'summary') on its class")
+    return names
+
+
+def _load_installed() -> None:
+    """Let installed packages register what they offer, once; one that is broken is named and left out."""
+    for entry in metadata.entry_points(group=GROUP):
+        package = entry.dist.name if entry.dist else "an installed package"
+        if f"{package} {entry.name}" in _offered:
+            continue
+        _offered.add(f"{package} {entry.name}")
+        try:
+            with _registering():
+                entry.load()
+        except Exception as error:
+            kind = type(error).__name__
+            log.warning("the method %r of %s is left out: %s: %s", entry.name, package, kind, error)
+        else:
+            if entry.name not in _REGISTRY:
+                log.warning("%s offers a method %r, but %s registers none", package, entry.name, entry.value)

@@ -86,16 +86,13 @@ class ReTA(DPE):
         clean = self.logits(views[:1], moved[-1]) + cached[:1]
         rows = self.logits(views, moved.mean(dim=0)) + cached
         sure = rows[select_confident(entropy(rows), c.select_ratio)]
-        if c.score == "probs":
-            found = {"clean": clean.softmax(dim=-1), "views": sure.softmax(dim=-1).mean(dim=0, keepdim=True)}
-        else:
-            found = {"clean": clean, "views": sure.mean(dim=0, keepdim=True)}
+        whole, seen = (one.softmax(dim=-1) if c.score == "probs" else one for one in (clean, sure))
         most = math.log2(EXPERTS if c.gate_by == "experts" else len(held))
         if float(entropy(clean)) < c.gate * most:
             state["updates"] = state["updates"] + 1
             state["text"] = torch.lerp(text, moved, 1 / (float(state["updates"]) + 1))
             state["basis"] = text_basis(state["text"][-1])
-        return {"clean": c.clean * found["clean"], "views": (1 - c.clean) * found["views"]}, state
+        return {"clean": c.clean * whole, "views": (1 - c.clean) * seen.mean(dim=0, keepdim=True)}, state
 
     def doubt(self, state: State, image: Tensor, label: int) -> float:
         """0 where all experts see the label that was guessed; more, the more they disagree, with it and each other."""
@@ -112,8 +109,7 @@ class ReTA(DPE):
         apart = experts - middle
         # L_yy + L_cc - 2 L_yc of each axis's covariance over labels, which is never made: it has D C C numbers
         spread = (apart[:, label : label + 1] - apart).square().sum(dim=0) / (len(experts) + 1)  # (C, D)
-        scale = self.logit_scale
-        logits = scale * views @ middle.T + 0.5 * scale**2 * views.square() @ spread.T  # (N, C)
+        logits = self.logits(views, middle) + 0.5 * self.logit_scale**2 * views.square() @ spread.T  # (N, C)
         sure = logits[select_confident(entropy(logits), self.config.select_ratio)]
         return F.cross_entropy(sure, torch.full((len(sure),), label, device=sure.device))
 

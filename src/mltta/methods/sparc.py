@@ -68,7 +68,12 @@ class SPARC(TransductiveMethod):
 
     def finish(self, kept: Tensor) -> dict[str, Tensor]:
         labels = len(self.text)
-        columns = _over_images(kept)
+        columns = kept
+        if (
+            len(kept) > 1
+        ):  # each column less its mean, over its standard deviation; one that does not vary is 0
+            spread = kept.std(dim=0)
+            columns = torch.where(spread > _FLAT, (kept - kept.mean(dim=0)) / spread.clamp(min=_FLAT), 0.0)
         single, several = columns[:, :labels], columns[:, labels:]
         fused = [self.fuse(single[:, i], several[:, own]) for i, own in enumerate(self.named_by)]
         return {"view": torch.lerp(single, torch.stack(fused, dim=1), self.config.compound)}
@@ -120,12 +125,3 @@ def label_groups(
 
 def _prompt(words: list[str]) -> str:
     return f"{words[0]} and {words[1]}" if len(words) == 2 else f"{', '.join(words[:-1])}, and {words[-1]}"
-
-
-def _over_images(columns: Tensor) -> Tensor:
-    """Each column (N, K) less its mean, over its standard deviation; one that does not vary is 0."""
-    if len(columns) == 1:
-        return columns
-    spread = columns.std(dim=0)
-    centred = columns - columns.mean(dim=0)
-    return torch.where(spread > _FLAT, centred / spread.clamp(min=_FLAT), 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,7 +15,7 @@ from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import SHARE, Config, setting
-from mltta.model.attention import AttentiveViT
+from mltta.methods.towers import AttentiveViT
 from mltta.model.encoded import Encoded
 
 #: what a patch may show beside the labels; a word that some label has is left out
@@ -126,16 +127,15 @@ class TagCLIP(Method):
         """Unit features (n, D) of the crops around regions (n, h, w), the class token kept to the region itself."""
         crops, inside = [], []
         for region in regions:
-            top, bottom, _, _ = ends = ends_of(region)
-            crops.append(self.crop(pixels, ends, region.shape[0], region.shape[1]))
-            cut = region[top : bottom + 1, ends[2] : ends[3] + 1]
+            top, bottom, left, right = ends_of(region)
+            crops.append(self.crop(pixels, region))
+            cut = region[top : bottom + 1, left : right + 1]
             inside.append(F.interpolate(cut[None, None].float(), self.tower.grid)[0, 0] > 0.5)
         return self.tower.regions(torch.stack(crops), torch.stack(inside))
 
-    def crop(self, pixels: Tensor, ends: tuple[int, int, int, int], h: int, w: int) -> Tensor:
-        """The part (3, S', S') of an image (3, S, S) between rows and columns of its map, at the model's own size."""
-        top, bottom, left, right = ends
-        size = pixels.shape[-1]
+    def crop(self, pixels: Tensor, region: Tensor) -> Tensor:
+        """The part (3, S', S') of an image (3, S, S) around a region (h, w) of its map, at the model's own size."""
+        (top, bottom, left, right), (h, w), size = ends_of(region), region.shape, pixels.shape[-1]
         rows = slice(top * size // h, max(top * size // h + 1, (bottom + 1) * size // h))
         columns = slice(left * size // w, max(left * size // w + 1, (right + 1) * size // w))
         return F.interpolate(pixels[None, :, rows, columns], (self.side, self.side), mode="bilinear")[0]
@@ -157,31 +157,20 @@ def above_mean(maps: Tensor) -> Tensor:
 def boxes_of(cells: Tensor) -> Tensor:
     """The cells (K, h, w) inside the boxes around each part of a map that hangs together, corners touching too."""
     _, h, w = cells.shape
-    y, x = torch.arange(h, device=cells.device), torch.arange(w, device=cells.device)
-    y, x = y[:, None].expand(h, w), x[None].expand(h, w)
+    y, x = torch.meshgrid(*(torch.arange(n, device=cells.device) for n in (h, w)), indexing="ij")
     # each cell learns the ends of its part from its neighbours, until nobody learns more
     ends = torch.stack([-y, y, -x, x]).float()  # (4, h, w)
     none = -float(h + w)
     held = torch.where(cells[:, None], ends, none)  # (K, 4, h, w)
     while True:
-        grown = torch.where(cells[:, None], F.max_pool2d(held, 3, stride=1, padding=1), none)
-        if torch.equal(grown, held):
+        held, before = torch.where(cells[:, None], F.max_pool2d(held, 3, stride=1, padding=1), none), held
+        if torch.equal(held, before):
             break
-        held = grown
-    which, *_ = cells.nonzero(as_tuple=True)
-    top, bottom, left, right = held.permute(1, 0, 2, 3)[:, cells].long()
-    top, left = -top, -left
-    # a box is +1 at its corner and -1 beyond its ends, added up along both axes
-    edges = torch.zeros(len(cells), h + 1, w + 1, device=cells.device)
-    one = torch.ones(len(which), device=cells.device)
-    for row, column, sign in (
-        (top, left, 1.0),
-        (bottom + 1, left, -1.0),
-        (top, right + 1, -1.0),
-        (bottom + 1, right + 1, 1.0),
-    ):
-        edges.index_put_((which, row, column), sign * one, accumulate=True)
-    return edges.cumsum(dim=1).cumsum(dim=2)[:, :h, :w] > 0.5
+    parts = torch.cat([cells.nonzero()[:, :1], held.permute(0, 2, 3, 1)[cells].long()], dim=1).unique(dim=0)
+    inside = np.zeros(cells.shape, bool)
+    for label, top, bottom, left, right in parts.tolist():
+        inside[label, -top : bottom + 1, -left : right + 1] = True
+    return torch.from_numpy(inside).to(cells.device)
 
 
 def ends_of(cells: Tensor) -> tuple[int, int, int, int]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.methods.config import setting
 from mltta.methods.registry import register
-from mltta.methods.tagclip import TagCLIP, TagCLIPConfig, ends_of
+from mltta.methods.tagclip import TagCLIP, TagCLIPConfig
 
 
 @dataclass(frozen=True)
@@ -50,5 +50,4 @@ class TagCLIPLocal(TagCLIP):
         return features, (like >= like.mean()) * like  # of locations all alike, each hears all
 
     def again(self, pixels: Tensor, regions: Tensor) -> Tensor:
-        crops = [self.crop(pixels, ends_of(region), region.shape[0], region.shape[1]) for region in regions]
-        return self.backbone.encode_images(torch.stack(crops))
+        return self.backbone.encode_images(torch.stack([self.crop(pixels, region) for region in regions]))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from mltta.methods.base import Method, Problem, register
+from mltta.methods.base import Method, register
 from mltta.methods.config import TuningConfig, setting
 from mltta.methods.tuning import tune_context
 from mltta.model.encoded import Encoded
@@ -32,10 +32,6 @@ class TPT(Method):
     Config: ClassVar[type[TuningConfig]] = TPTConfig
     requires = frozenset({"context"})
     config: TuningConfig
-
-    def __init__(self, problem: Problem, config: TuningConfig):
-        super().__init__(problem, config)
-        self.captions = problem.captions and problem.captions.named() if self.needs_captions(config) else None
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
         c, views = self.config, self.views(encoded)

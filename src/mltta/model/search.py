@@ -28,7 +28,7 @@ class Search:
 
     def _at_once(self) -> int:
         """As many rows as their similarities leave room for."""
-        return max(1, BYTES // (4 * min(PIECE, self.base.shape[0])))
+        return max(1, BYTES // (4 * min(PIECE, int(self.base.shape[0]))))
 
     def _find(self, rows: Array, n: int) -> tuple[Array, Array]:
         """The nearest to rows (R, D), (R, n); a long list is gone through in pieces."""

@@ -85,25 +85,21 @@ class FeatureCache:
 
     def holds(self, image: bytes) -> bool:
         """Whether an image's features are cached and undamaged; what this run adds is found when it is opened again."""
-        damaged = None
-        for shard, row in self._find(image):
-            if shard.whole(row):
-                return True
-            damaged = shard
-        if damaged is not None:
-            log.warning("%s: a damaged row is ignored, and its image encoded again", damaged)
+        found = list(self._find(image))
+        if any(shard.whole(row) for shard, row in found):
+            return True
+        if found:
+            log.warning("%s: a damaged row is ignored, and its image encoded again", found[-1][0])
         return False
 
     def read(self, image: bytes) -> NDArray[np.float16]:
         """Half-precision features (N, D) of an image that the cache ``holds``, which has looked at its checksum."""
         wanted = slice(None) if isinstance(self.spec, LocalSpec) else slice(self.spec.count)
         found = list(self._find(image))
-        if len(found) > 1:
-            found = [(shard, row) for shard, row in found if shard.whole(row)]
-        if not found:
-            raise KeyError(image)
-        shard, row = found[0]
-        return np.array(shard.features[row, wanted])
+        for shard, row in found:
+            if len(found) == 1 or shard.whole(row):
+                return np.array(shard.features[row, wanted])
+        raise KeyError(image)
 
     def _find(self, image: bytes) -> Iterator[tuple[_Shard, int]]:
         """Where rows of that name are: mostly one, several where an earlier one was found damaged."""

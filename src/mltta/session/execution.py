@@ -83,18 +83,16 @@ def in_order(
         workers: number of processes; 0: threads of this process, so that neither keys nor results are copied.
         threads: number of threads if there are no processes. Decoding and resizing release the interpreter lock.
     """
-    pool: Executor
-    submit: Callable[[Any], Future[T]]
-    if workers:
-        pool = ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (work,))
-        submit = lambda key: pool.submit(_do, key)  # noqa: E731
-    else:
-        pool = ThreadPoolExecutor(threads, "mltta-ahead")
-        submit = lambda key: pool.submit(work, key)  # noqa: E731
+    pool: Executor = (
+        ThreadPoolExecutor(threads, "mltta-ahead")
+        if not workers
+        else (ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (work,)))
+    )
+    do = _do if workers else work
     waiting: deque[Future[T]] = deque()
     try:
         for key in keys:
-            waiting.append(submit(key))
+            waiting.append(pool.submit(do, key))
             if len(waiting) > ahead:
                 yield waiting.popleft().result()
         while waiting:

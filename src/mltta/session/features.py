@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from mltta.session.prepare import Photo, Prepare, Prepared
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
-    from mltta.model.halving import Halving
+    from mltta.model.torch_engine import Halving
 
 
 @dataclass(frozen=True)
@@ -149,13 +149,14 @@ class FeatureStream:
     def encoded(self, photos: Sequence[Features]) -> Encoded:
         """Float32 features of photos as methods take them, and a way to look at the photos again."""
         specs = [spec for spec in photos[0].features if all(spec in item.features for item in photos)]
-        batch = self.backbone.engine.batch
-
-        def read(photo: Photo) -> Callable[[], Any]:
-            return lambda: load_image(photo.source, working=True, name=photo.id)
-
-        looks = [look_at(read(x.photo), seed=self.seed, name=x.photo.name) for x in photos]
-        return Encoded({spec: batch([item.features[spec] for item in photos]) for spec in specs}, looks)
+        features = {
+            spec: self.backbone.engine.batch([item.features[spec] for item in photos]) for spec in specs
+        }
+        looks = []
+        for photo in (item.photo for item in photos):
+            read = partial(load_image, photo.source, working=True, name=photo.id)
+            looks.append(look_at(read, seed=self.seed, name=photo.name))
+        return Encoded(features, looks)
 
 
 def _itself(key: Any) -> Photo:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL.Image import Image
 
 from mltta.decision import Decision
 from mltta.errors import ImageError
@@ -101,41 +101,34 @@ class Prepare:
                 errors[spec] = str(error)
         kept = {cache.spec for cache in self.caches if cache.spec in names and cache.holds(names[cache.spec])}
         missing = [spec for spec in self.specs if spec not in kept and spec not in errors]
-        clean: NDArray[np.float32] | None = None
-        pixels: dict[AnySpec, NDArray[np.float32]] = {}
-        decoded: NDArray[np.uint8] | None = None
-        identity = ""
         try:
             image = load_image(source, working=True, name=photo.id) if missing else None
         except ImageError as error:
-            errors |= dict.fromkeys(missing, str(error))
-            missing, image = [], None
-        if image is not None:
-            if any(isinstance(s, ViewSpec) and s.has_clean and not s.is_clean for s in missing):
-                identity = image_id(image)
-            if self.on_device and any(not spec.generated for spec in missing):
-                decoded = np.array(image)
-            elif any(spec.has_clean for spec in missing):
-                clean = self._render(image, photo, ViewSpec(count=1), identity, [0])
-            for spec in missing:
-                try:
-                    if isinstance(spec, LocalSpec):
-                        if not self.on_device:
-                            pixels[spec] = render_local(image, spec, self.preprocess)
-                    elif spec.generated:
-                        pixels[spec] = self._render(image, photo, spec, identity, range(spec.count))
-                    elif not self.on_device and not spec.is_clean:
-                        pixels[spec] = self._render(image, photo, spec, identity, range(1, spec.count))
-                except ImageError as error:
-                    errors[spec] = str(error)
+            return Prepared(photo, names=names, errors=errors | dict.fromkeys(missing, str(error)))
+        if image is None:
+            return Prepared(photo, names=names, errors=errors)
+        seeded = any(isinstance(s, ViewSpec) and s.has_clean and not s.is_clean for s in missing)
+        identity = image_id(image) if seeded else ""
+        render = partial(render_views, preprocess=self.preprocess, seed=self.seed, name=photo.name)
+        clean: NDArray[np.float32] | None = None
+        pixels: dict[AnySpec, NDArray[np.float32]] = {}
+        decoded: NDArray[np.uint8] | None = None
+        if self.on_device and any(not spec.generated for spec in missing):
+            decoded = np.array(image)
+        elif any(spec.has_clean for spec in missing):
+            clean = render(image, ViewSpec(count=1), image_id=identity, indices=[0])
+        for spec in missing:
+            try:
+                if isinstance(spec, LocalSpec):
+                    if not self.on_device:
+                        pixels[spec] = render_local(image, spec, self.preprocess)
+                elif spec.generated or not (self.on_device or spec.is_clean):
+                    views = range(0 if spec.generated else 1, spec.count)
+                    pixels[spec] = render(image, spec, image_id=identity, indices=views)
+            except ImageError as error:
+                errors[spec] = str(error)
         made = tuple(spec for spec in missing if spec not in errors)
         return Prepared(photo, clean, pixels, decoded, identity, names, made, errors)
-
-    def _render(
-        self, image: Image, photo: Photo, spec: ViewSpec, identity: str, views: Sequence[int]
-    ) -> NDArray[np.float32]:
-        how = {"seed": self.seed, "image_id": identity, "indices": views, "name": photo.name}
-        return render_views(image, spec, self.preprocess, **how)  # type: ignore[arg-type]
 
 
 def _content(source: Any) -> tuple[bytes, Any]:

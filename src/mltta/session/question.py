@@ -15,9 +15,8 @@ from mltta.captions.store import CaptionBase, chosen_captions, default_captions
 from mltta.labels import LabelSet, with_known_words
 from mltta.labels.languages import translated
 from mltta.methods.base import Method
-from mltta.methods.create import create_method
-from mltta.methods.plugins import source_digest
-from mltta.methods.registry import method_class
+from mltta.methods.create import create_method, open_teacher
+from mltta.methods.registry import method_class, source_digest
 from mltta.model.prompts import DescriptionSource, TemplateSource, list_templates, load_descriptions
 
 if TYPE_CHECKING:
@@ -65,13 +64,9 @@ class Question:
         return default_captions(self.backbone) if self._captions is None else self._captions
 
     @cached_property
-    def teacher(self) -> Backbone | str | None:
+    def teacher(self) -> Backbone | None:
         """The second model, loaded once for all methods."""
-        if self._teacher is None or not isinstance(self._teacher, str) or self._teacher == "self":
-            return self._teacher
-        from mltta.model.load import load_backbone
-
-        return load_backbone(self._teacher, device=self.backbone.device)
+        return open_teacher(self._teacher, self.backbone) if self._teacher else None
 
     @cached_property
     def heard(self) -> LabelledCaptions:

@@ -76,21 +76,22 @@ class Scorer:
         good = [item for item in photos if self.error(item) is None]
         with self.engine.scoring():
             self._ask_captions(good)
-            stop = self.engine.stopwatch()
+            stop, found = self.engine.stopwatch(), list[_Said]()
             if isinstance(self.method, TransductiveMethod):
                 keep = self.method.keep
                 rows = self._map(lambda some: list(keep(self.stream.encoded(some))), good)
                 # only the row and the votes of a photo stay in memory
                 self._seen += [(replace(x, features={}), row) for x, row in zip(good, rows, strict=True)]
                 self._ms.append(stop())
-                photos, said = [item for item in photos if self.error(item) is not None], iter(())
+                photos = [item for item in photos if self.error(item) is not None]
             elif isinstance(self.method, OnlineMethod):
-                said = iter([self._step(self.method, item) for item in good])
+                found = [self._step(self.method, item) for item in good]
             else:
-                said = iter(self._map(self._together, good))
-            ms = stop()
+                found = self._map(self._together, good)
+            ms, said = stop(), iter(found)
             asked = [(item, self.error(item) or next(said)) for item in photos]
-        return lambda: self._finish(asked, lambda: ms() / max(1, len(good)))
+        each = lambda: ms() / max(1, len(good))  # noqa: E731
+        return lambda: [self._scored(item, one, each) for item, one in asked]
 
     def at_end(self) -> list[Scored]:
         """What a transductive method says of all photos it has seen; other methods have nothing left to say."""
@@ -102,8 +103,8 @@ class Scorer:
             rows = [row for _, row in self._seen]
             said = self._said(photos, self.method.finish(array_namespace(*rows).stack(rows)))
             watches = [*self._ms, stop()]
-        total = lambda: sum(ms() for ms in watches) / len(photos)  # noqa: E731
-        return self._finish(list(zip(photos, said, strict=True)), total)
+        total = sum(ms() for ms in watches) / len(photos)
+        return [self._scored(item, one, lambda: total) for item, one in zip(photos, said, strict=True)]
 
     def _map(self, work: Callable[[Sequence[Features]], list[Any]], photos: Sequence[Features]) -> list[Any]:
         return self.engine.map(work, photos, self._at_once)
@@ -145,9 +146,6 @@ class Scorer:
             parts.append(xp.stack([item.votes[self.method.needs[0]] for item in photos]))
         found = self.engine.to_cpu(xp.stack([xp.astype(part, xp.float32) for part in parts], axis=1))
         return [(found, row) for row in range(len(photos))]
-
-    def _finish(self, asked: Sequence[tuple[Features, _Said]], ms: Callable[[], float]) -> list[Scored]:
-        return [self._scored(item, said, ms) for item, said in asked]
 
     def _scored(self, item: Features, said: _Said, ms: Callable[[], float]) -> Scored:
         if isinstance(said, str):

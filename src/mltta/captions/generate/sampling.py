@@ -71,12 +71,10 @@ class Cooccurrence:
         if not np.isfinite(counts).all() or (counts < 0).any() or not counts.any():
             raise ConfigError("co-occurrence counts must be numbers from 0, and for these labels not all 0")
         self.labels, self.counts = labels, counts
-        diagonal = counts.diagonal()
-        self.own = np.where(diagonal > 0, diagonal, counts.sum(axis=1))
+        self.own = np.where(counts.diagonal() > 0, counts.diagonal(), counts.sum(axis=1))
         together = counts * (1 - np.eye(len(labels)))
         self.given = together / np.where(self.own > 0, self.own, 1)[:, None]  # [c, l]: share of c's with l
-        unseen = [name for name, own in zip(labels.names, self.own, strict=True) if own == 0]
-        if unseen:
+        if unseen := [name for name, own in zip(labels.names, self.own, strict=True) if own == 0]:
             log.warning("never asked for, because the counts have none of them: %s", ", ".join(unseen))
 
     @classmethod
@@ -129,11 +127,6 @@ class Cooccurrence:
         held = {"labels": list(self.labels.names), "counts": self.counts.tolist()}
         atomic.write(Path(path), (json.dumps(held) + "\n").encode())
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the counts."""
-        return hashlib.blake2b(self.counts.tobytes(), digest_size=8).hexdigest()
-
     def draw(self, size: int, rng: random.Random) -> list[int]:
         """Draw labels: the first by its frequency, each next by its mean frequency beside those drawn.
 
@@ -157,7 +150,10 @@ class Sampler:
     @property
     def identity(self) -> dict[str, Any]:
         """What requests depend on, besides the labels."""
-        drawn = "uniform" if self._cooccurrence is None else f"co-occurrence {self._cooccurrence.fingerprint}"
+        drawn = "uniform"
+        if self._cooccurrence is not None:
+            counts = self._cooccurrence.counts.tobytes()
+            drawn = f"co-occurrence {hashlib.blake2b(counts, digest_size=8).hexdigest()}"
         return {"seed": self._seed, "prompt": PROMPT, "sampling": drawn}
 
     def __call__(self, n: int) -> Request:
@@ -165,10 +161,8 @@ class Sampler:
         key = hashlib.blake2b(f"{self._seed}\0{n}".encode(), digest_size=16).digest()
         rng = random.Random(int.from_bytes(key, "big"))
         size = rng.randint(1, min(MOST_LABELS, len(self._texts)))
-        if self._cooccurrence is None:
-            drawn = rng.sample(range(len(self._texts)), size)
-        else:
-            drawn = self._cooccurrence.draw(size, rng)
+        together = self._cooccurrence
+        drawn = together.draw(size, rng) if together else rng.sample(range(len(self._texts)), size)
         keywords = tuple(self._texts[i] for i in drawn)
         return Request(n, keywords, PROMPT.format(", ".join(keywords)), rng.getrandbits(31))
 
