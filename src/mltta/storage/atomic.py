@@ -6,6 +6,7 @@ import itertools
 import os
 import platform
 import re
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -74,20 +75,25 @@ def _stem(file: Path) -> str:
 
 def _abandoned(file: Path) -> Iterator[Path]:
     """What writers of this file have left behind that have ended."""
+    stem = _stem(file)
     with suppress(OSError):
         for name in os.listdir(file.parent):
-            found = _UNFINISHED.search(name) if name.startswith(_stem(file)) else None
-            if found is not None and _ended(file.with_name(name), found[1], int(found[2])):
-                yield file.with_name(name)
+            if not name.startswith(stem) or (found := _UNFINISHED.search(name)) is None:
+                continue
+            part, here = file.with_name(name), found[1] == _MACHINE and sys.platform != "win32"
+            old = time.time() - part.stat().st_mtime > _ABANDONED
+            if not is_running(int(found[2])) if here else old:
+                yield part
 
 
-def _ended(part: Path, machine: str, process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Whether a process of this machine has not ended, as far as can be told: on Windows asking would end it."""
+    if sys.platform == "win32":
+        return True
     try:
-        if machine != _MACHINE:
-            return time.time() - part.stat().st_mtime > _ABANDONED
         os.kill(process, 0)
     except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
         return False
-    return False
+    except (OSError, OverflowError):
+        pass
+    return True
