@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mltta import load_backbone
-from mltta.captions.generate.asking import ComposerEngine
 from mltta.captions.generate.build import generate_captions
+from mltta.captions.generate.sampling import ComposerEngine
 from mltta.captions.nouns import label_matches
 from mltta.captions.read import read_texts
 from mltta.captions.store import CaptionBase

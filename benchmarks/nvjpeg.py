@@ -18,7 +18,7 @@ from torchvision.io import decode_jpeg
 
 from benchmarks.folder import make_photos, rate
 from mltta.images.decode import load_image
-from mltta.images.working import scale_of
+from mltta.images.geometry import scale_of
 
 SIZE = (4000, 3000)
 

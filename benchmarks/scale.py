@@ -104,7 +104,7 @@ def overhead(images: int, folder: Path) -> None:
 def measured_stages(tagger: Tagger, paths: list[Path]) -> Stages:
     """Each stage alone, one thread, CPU time of the process: others on the machine do not count."""
     from mltta.images.decode import load_image
-    from mltta.model.encode import encode
+    from mltta.model.torch_engine import encode
     from mltta.session.features import FeatureStream
     from mltta.session.prepare import Photo, Prepare
     from mltta.session.scorer import Scorer

@@ -39,8 +39,8 @@ from mltta.images.specs import AnySpec, ViewSpec
 from mltta.images.views import render_views
 from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
-from mltta.model.encode import encode
 from mltta.model.encoded import Encoded
+from mltta.model.torch_engine import encode
 from mltta.session.prepare import Photo, Prepare, Prepared
 
 SIZE = (375, 500)

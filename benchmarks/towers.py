@@ -22,7 +22,7 @@ from mltta import Tagger
 from mltta.model import vocabulary
 from mltta.model.acceleration import choose
 from mltta.model.backbone import Backbone
-from mltta.model.device import pick_device, pick_dtype
+from mltta.model.load import pick_device, pick_dtype
 from mltta.model.weights import Loaded
 
 PHOTOS = sorted((Path(__file__).parents[1] / "examples" / "photos").glob("*.jpg"))[:3]

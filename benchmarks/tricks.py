@@ -24,8 +24,8 @@ from mltta.accelerate import TRICKS
 from mltta.captions.labelled import LabelledCaptions
 from mltta.methods.base import Method
 from mltta.model.backbone import Backbone
-from mltta.model.encode import encode
 from mltta.model.encoded import Encoded
+from mltta.model.torch_engine import encode
 from mltta.session.prepare import Photo, Prepare, Prepared
 
 SPEC = ViewSpec(count=64)

@@ -27,7 +27,7 @@ from mltta.model.encoded import Encoded
 from mltta.model.search import Search
 
 TORCH_FREE = [
-    *("arrays", "images.views", "images.specs", "captions.store", "captions.labelled", "captions.open"),
+    *("arrays", "images.views", "images.specs", "captions.store", "captions.labelled"),
     *("model.encoded", "model.search", "model.vocabulary", "model.prompts", "model.names"),
     *("methods", "methods.base", "methods.config", "methods.create", "methods.registry"),
     *("methods.auto", "methods.clip"),

@@ -30,12 +30,12 @@ _HOMES = {
     "labels": "LabelSet",
     "methods": "Config Method OnlineMethod TransductiveMethod "
     "TuningConfig ViewConfig create_method list_methods register",
+    "methods.variations": "generate_variations",
     "model.backbone": "Backbone",
     "model.encoded": "Encoded",
     "model.load": "load_backbone",
     "model.maple": "with_prompts",
     "model.names": "list_models",
-    "model.variations": "generate_variations",
     "session.execution": "Execution",
     "session.features": "encode_images",
     "tagger": "Tagger Tags",
@@ -65,12 +65,12 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from mltta.methods import TransductiveMethod as TransductiveMethod, TuningConfig as TuningConfig
     from mltta.methods import ViewConfig as ViewConfig, create_method as create_method
     from mltta.methods import list_methods as list_methods, register as register
+    from mltta.methods.variations import generate_variations as generate_variations
     from mltta.model.backbone import Backbone as Backbone
     from mltta.model.encoded import Encoded as Encoded
     from mltta.model.load import load_backbone as load_backbone
     from mltta.model.maple import with_prompts as with_prompts
     from mltta.model.names import list_models as list_models
-    from mltta.model.variations import generate_variations as generate_variations
     from mltta.session.execution import Execution as Execution
     from mltta.session.features import encode_images as encode_images
     from mltta.tagger import Tagger as Tagger, Tags as Tags

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from mltta import load_backbone
-from mltta.accelerate.folding import fold_norms
+from mltta.accelerate.cpu import fold_norms
 
 
 def norms(module: nn.Module) -> int:

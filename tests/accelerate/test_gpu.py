@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 import mltta
-from mltta.accelerate.cuda_search import SCANNED_IN_HALF, HalfSearch
+from mltta.accelerate.search import SCANNED_IN_HALF, HalfSearch
 from mltta.accelerate.views import DeviceViews
 from mltta.images.decode import load_image
 from mltta.images.specs import ViewSpec

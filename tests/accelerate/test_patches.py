@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from mltta.accelerate.patches import embed_patches, speed_up_patches
+from mltta.accelerate.cuda import embed_patches, speed_up_patches
 
 
 @pytest.mark.parametrize("side", [32, 39])

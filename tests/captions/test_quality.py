@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mltta.captions.quality import quality
+from mltta.captions.nouns import quality
 from mltta.labels import LabelSet
 
 TEXTS = ["A dog.", "Two dogs and a cat.", "The sky.", "A kitty with a dog and another dog.", "Clouds."]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mltta.captions.generate.asking import ComposerEngine
 from mltta.captions.generate.build import generate_captions
+from mltta.captions.generate.sampling import ComposerEngine
 from mltta.captions.read import read_texts
 from mltta.errors import CaptionError, MlttaError
 from mltta.labels import LabelSet

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from mltta import CaptionBase, load_backbone
-from mltta.captions.open import open_captions
+from mltta.captions.store import open_captions
 from mltta.errors import CaptionError
 from tests import golden_data as golden
 from tests.cli.test_cli import MODEL, mltta

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from mltta.cli import early as early_
-from mltta.cli.early import Early, loading
-from mltta.cli.inputs import Piped
+from mltta.cli import inputs
+from mltta.cli.inputs import Early, Piped, loading
 from mltta.errors import ConfigError
 from mltta.images.decode import load_image
 from tests.cli.test_cli import MODEL, mltta
@@ -105,7 +104,7 @@ def test_what_is_done_is_not_decoded_again_unless_all_is(photos, tmp_path, slowl
 
 def test_no_more_waits_than_is_allowed(photos):
     files = [photos / f"good{i}.png" for i in range(3)]
-    one = early_._IMAGE + early_._PIXEL * 48 * 36
+    one = inputs._IMAGE + inputs._PIXEL * 48 * 36
     assert len(filled(files, most=2 * one)._ready) == 2
     assert len(filled(files, most=2 * one - 1)._ready) == 1
     assert not filled(files, most=0)._ready
@@ -159,15 +158,15 @@ def test_a_command_that_fails_while_loading_says_so_and_ends(photos):
 
 def test_photos_are_decoded_before_torch_is_there_which_is_never_looked_through_again(photos, tmp_path):
     code = (
-        "import gc, sys\nfrom mltta.cli import early, main\n"
-        "begin, take = early.Early.__enter__, early.Early.take\n"
+        "import gc, sys\nfrom mltta.cli import inputs, main\n"
+        "begin, take = inputs.Early.__enter__, inputs.Early.take\n"
         "def told(self):\n"
         "    print('torch' in sys.modules, gc.isenabled(), file=sys.stderr)\n"
         "    return begin(self)\n"
         "def tell(self, file):\n"
         "    print('torch' in sys.modules, gc.isenabled(), gc.get_freeze_count() > 100_000, file=sys.stderr)\n"
         "    return take(self, file)\n"
-        "early.Early.__enter__, early.Early.take = told, tell\n"
+        "inputs.Early.__enter__, inputs.Early.take = told, tell\n"
         "main()\n"
     )
     line = [sys.executable, "-c", code, "tag", photos / "good0.png", *CLIP, "-o", tmp_path / "tags.jsonl"]

@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 
 from mltta.cli import app
 from mltta.cli.eval import EvalOptions
-from mltta.cli.on_ray import WithRay
-from mltta.cli.options import shell
-from mltta.cli.tag_options import TagOptions, open_tagger
+from mltta.cli.options import WithRay, shell
+from mltta.cli.tag import TagOptions, open_tagger
 from tests.cli.test_cli import mltta
 from tests.golden_data import GOLDEN
 from tests.test_tagger import photo

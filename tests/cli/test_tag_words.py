@@ -13,9 +13,8 @@ import pytest
 from PIL import Image
 
 from mltta.cli import progress
-from mltta.cli.closing import Closing
-from mltta.cli.progress import rate
-from mltta.output.keywords.jpeg import Jpeg
+from mltta.cli.progress import Closing, rate
+from mltta.output.keywords.jpeg import XMP, Jpeg
 from mltta.output.keywords.write import sidecar_of
 from mltta.output.keywords.xmp import Packet
 from tests.cli.test_cli import MODEL, mltta
@@ -111,7 +110,7 @@ def test_keywords_come_from_the_labels_and_go_with_undo(tmp_path, how):
     assert "2 photos; `mltta keywords undo` takes them back" in said
     for name, label in (("cat.jpg", "cat"), ("dogs.jpg", "dog")):
         file = folder / name
-        packet = sidecar_of(file).read_bytes() if how == "sidecar" else Jpeg.of(file.read_bytes()).xmp
+        packet = sidecar_of(file).read_bytes() if how == "sidecar" else Jpeg.of(file.read_bytes()).notes(XMP)
         assert Packet(packet, "x").subjects == [label]
     assert "0 images tagged; 2 were done before" in mltta(*line).stderr, (
         "a photo with keywords is the same photo"

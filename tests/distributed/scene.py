@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from mltta.distributed.plan import make_plan
-from mltta.distributed.worker import Told, Worker
+from mltta.distributed.tag_shards import Told, Worker
+from mltta.output.formats import Record
 from mltta.output.partitions import Partitions
-from mltta.output.records import Record
-from mltta.storage.filesystems import Folder
+from mltta.storage.folders import Folder
 from mltta.tagger import Tagger
 from tests.safety.world import backbone, captions, photo
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from mltta.distributed.listing import Listing, Name
+from mltta.distributed.listing import Listing
 from mltta.distributed.plan import make_plan, names_of
 from mltta.errors import ConfigError, MlttaError
 from mltta.images.find import find_images
 from mltta.output.partitions import Partitions, is_partitions
-from mltta.storage.filesystems import Folder
+from mltta.storage.folders import Folder
 from tests.distributed.scene import in_this_process, local, make_photos
 from tests.safety.world import photo
 
@@ -50,7 +50,7 @@ def test_a_folder_is_listed_in_the_order_of_a_plain_run(tmp_path):
     (folder / ".hidden.png").write_bytes(png(99))
     (folder / "raw.cr2").write_bytes(b"raw")
     listing = Listing([str(folder)])
-    assert [Path(one.name) for one in listing if isinstance(one, Name)] == find_images([folder])
+    assert [Path(one.of) for one in listing if one.kind == "name"] == find_images([folder])
     assert str(listing).startswith("1 file skipped (.cr2")
 
 

@@ -18,7 +18,7 @@ from mltta.captions import labelled
 from mltta.labels import LabelSet
 from mltta.methods import registry
 from mltta.model import load as loading
-from mltta.model.image_tower import ImageTower
+from mltta.model.passes import ImageTower
 from tests.docs.blocks import blocks_of, check_printed, run_python, run_shell
 
 ROOT = Path(__file__).parents[2]

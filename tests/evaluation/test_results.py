@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mltta.errors import MlttaError
-from mltta.evaluation.results import Result, find_results
-from mltta.evaluation.rows import Outcome
-from mltta.evaluation.run_file import check_run
+from mltta.evaluation.results import Result, check_run, find_results
 from mltta.evaluation.writing import ResultWriter
 from mltta.methods.base import Emits
+from mltta.session.prepare import Photo
+from mltta.session.scorer import Scored
 from tests.safety import world as safety
 
 RUN = {"method": "made-up", "settings": {}, "teacher": None, "merge": "sum", "emits": "logits"}
@@ -30,10 +30,10 @@ SCORES = np.random.default_rng(1).normal(size=(6, 2, 3)).astype(np.float32)
 SHOWN = np.random.default_rng(2).random((6, 3), np.float32)
 #: image 2 failed, and the records come in another order than the images
 RECORDS = [
-    Outcome(index, f"bild {index} ü\n", error="no such file")
-    if index == 2
-    else Outcome(index, f"bild {index} ü\n", SCORES[index], SHOWN[index], present=(index % 3,), ms=1.5)
-    for index in (3, 0, 2, 5, 1, 4)
+    Scored(photo, error="no such file")
+    if photo.index == 2
+    else Scored(photo, SCORES[photo.index], SHOWN[photo.index], np.arange(3) == photo.index % 3, ms=1.5)
+    for photo in (Photo(index, f"bild {index} ü\n", None) for index in (3, 0, 2, 5, 1, 4))
 ]
 ROW = (2 + 1) * 3 * 4
 
@@ -50,7 +50,7 @@ def finish(folder: Path) -> tuple[int, Result]:
     """Open again what is left, write what is missing; how much there was, and what is there now."""
     writer = ResultWriter(folder, RUN, TARGETS, branches=2)
     there = writer.count
-    writer.write([record for record in RECORDS if not writer.done[record.index]])
+    writer.write([record for record in RECORDS if not writer.done[record.photo.index]])
     writer.close()
     return there, Result(folder)
 
@@ -198,7 +198,7 @@ def test_a_full_disk_is_told_in_a_sentence_and_the_next_run_goes_on(tmp_path):
     writer = ResultWriter(tmp_path / "full", RUN, TARGETS, branches=2)
     writer.write(RECORDS[:2])
     writer._scores = Path("/dev/full").open("ab")  # noqa: SIM115
-    with pytest.raises(MlttaError, match=r"results cannot be written to .*: No space left on device"):
+    with pytest.raises(MlttaError, match=r"cannot be written: No space left on device"):
         writer.write(RECORDS[2:4])
     writer.close()
     assert not writer.done[5]
@@ -209,7 +209,7 @@ def test_a_full_disk_is_told_in_a_sentence_and_the_next_run_goes_on(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_told_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(MlttaError, match="results cannot be written to"):
+    with pytest.raises(MlttaError, match="cannot be written"):
         ResultWriter(tmp_path / "file" / "result", RUN, TARGETS)
 
 
@@ -285,7 +285,7 @@ def test_what_is_no_result_is_told_in_a_sentence(whole, tmp_path):
 def test_ids_that_are_not_unicode_survive(tmp_path):
     odd = os.fsdecode(b"caf\xe9.jpg")
     writer = ResultWriter(tmp_path, RUN, TARGETS[:1], branches=2)
-    writer.write([Outcome(0, odd, error=f"{odd}: gone")])
+    writer.write([Scored(Photo(0, odd, None), error=f"{odd}: gone")])
     writer.close()
     assert Result(tmp_path).failed == {odd: f"{odd}: gone"}
     assert all(json.loads(line)["id"] == odd for line in (tmp_path / "images.jsonl").read_text().splitlines())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mltta.errors import ImageError
-from mltta.images import kinds
+from mltta.images import find
 from mltta.images.find import find_images, search_images
 
 
@@ -48,7 +48,7 @@ def test_phones_formats_are_found(tmp_path: Path) -> None:
 
 
 def test_what_looks_like_a_photo_and_is_skipped_is_counted_and_explained(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(kinds, "reads_heif", lambda: False)
+    monkeypatch.setattr(find, "reads_heif", lambda: False)
     make(tmp_path, "a.HEIC", "b.heic", ".hidden.heic", "notes.txt", "film.mov", "c.jpg")
     found = search_images(tmp_path)
     assert [path.name for path in found.images] == ["c.jpg"]

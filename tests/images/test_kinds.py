@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from mltta import Tagger
 from mltta.errors import ImageError
-from mltta.images import kinds
+from mltta.images import find
 from mltta.images.decode import load_image
 
 pytest.importorskip("pillow_heif").register_heif_opener()
@@ -139,10 +139,10 @@ def test_a_huge_file_is_refused_by_its_size(tmp_path):
 
 def test_without_a_decoder_the_error_says_what_to_install(monkeypatch):
     data = {kind: encode(Image.new("RGB", (64, 64)), kind) for kind in ("HEIF", "AVIF")}
-    monkeypatch.setattr(kinds, "reads_heif", lambda: False)
+    monkeypatch.setattr(find, "reads_heif", lambda: False)
     with pytest.raises(ImageError, match=r"pip install 'mltta\[heif\]'"):
         load_image(data["HEIF"])
     assert load_image(data["AVIF"]).size == (64, 64)
-    monkeypatch.setattr(kinds, "reads_avif", lambda: False)
+    monkeypatch.setattr(find, "reads_avif", lambda: False)
     with pytest.raises(ImageError, match="reads no AVIF"):
         load_image(data["AVIF"])

@@ -15,9 +15,9 @@ from PIL import Image, ImageOps
 
 from mltta import Execution, Tagger
 from mltta.images.decode import image_id, load_image
+from mltta.images.geometry import LEAST_SIDE, scale_of
 from mltta.images.specs import LocalSpec, ViewSpec
 from mltta.images.views import Preprocess, render_local, render_views
-from mltta.images.working import LEAST_SIDE, scale_of
 from tests import golden_data as golden
 
 PHOTOS = Path(__file__).parents[2] / "examples" / "photos"

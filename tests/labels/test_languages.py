@@ -51,7 +51,7 @@ def test_a_tagger_says_what_to_write_instead(caplog):
     with caplog.at_level(logging.WARNING, "mltta"):
         Tagger(labels=["Hund", "Katze", "Baum", "Haus"], method="clip")
     assert "look German" in caplog.text
-    assert "dog for Hund, cat for Katze, tree for Baum …" in caplog.text
+    assert 'use "dog" for "Hund", use "cat" for "Katze", use "tree" for "Baum" …' in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING, "mltta"):
         Tagger(labels=["dog", "cat"], method="clip")

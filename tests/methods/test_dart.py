@@ -17,9 +17,9 @@ from mltta.errors import ConfigError
 from mltta.images.specs import ViewSpec
 from mltta.methods.base import Problem
 from mltta.methods.dart import DART, DARTConfig
+from mltta.methods.towers import PromptedViT
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.model.vision_prompt import PromptedViT
 from tests import golden_data as golden
 
 LABELS = ["cat", "lamp", "book", "red bus", "bird"]

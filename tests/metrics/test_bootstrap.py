@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mltta.metrics import bootstrap, bootstrap_map, interval, mean_average_precision, paired_difference
-from mltta.metrics.ranking import Ranked
+from mltta.metrics.average_precision import Ranked
 
 
 def rare_case(seed, n=400, labels=6, decimals=6):

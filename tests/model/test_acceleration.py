@@ -79,7 +79,7 @@ def test_each_trick_can_be_left_out(said, encoder, search):
     )
     tagger = Tagger(backbone, LABELS, "tpt", views=4)
     assert type(tagger.method.text) is encoder
-    assert type(tagger.decision.captions._search) is search
+    assert type(tagger.session.question.heard._search) is search
 
 
 @pytest.mark.parametrize("arch", ["vit", "rn"])

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from mltta.images.specs import LocalSpec, ViewSpec
 from mltta.model.backbone import Backbone
-from mltta.model.encode import encode
-from mltta.model.halving import Halving
-from mltta.model.image_tower import ImageTower
+from mltta.model.passes import ImageTower
+from mltta.model.torch_engine import Halving, encode
 from mltta.session.execution import Execution
 from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo, Prepare, Prepared

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from mltta.model.halving import Halving
+from mltta.model.torch_engine import Halving
 
 
 class Memory:

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
 from mltta.model.backbone import Backbone
+from mltta.model.label_encoder import TextTower
 from mltta.model.prompts import Descriptions, list_templates, load_descriptions
-from mltta.model.text_tower import TextTower
 from tests import golden_data as golden
 
 LABELS = LabelSet.of(["dog", "traffic_light", "Sofa"])

@@ -11,9 +11,7 @@ from benchmarks.text_tower import encode_text_with_context
 from mltta import LabelSet, load_backbone
 from mltta.errors import ConfigError, LabelError, WeightsError
 from mltta.model.backbone import Backbone
-from mltta.model.label_encoder import LabelEncoder
-from mltta.model.prompts import build_prompts
-from mltta.model.text_tower import TextTower
+from mltta.model.label_encoder import LabelEncoder, TextTower, build_prompts
 from tests import golden_data as golden
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from mltta import Tagger, load_backbone
-from mltta.model.threads import beside_others, side_by_side
+from mltta.model.passes import beside_others, side_by_side
 
 PHOTO = "examples/photos/cat.jpg"
 

@@ -11,11 +11,9 @@ import pytest
 
 from mltta.errors import ConfigError
 from mltta.output.exchange import coco_text, write_fiftyone
-from mltta.output.lines import table_lines
+from mltta.output.formats import Page, file_of, format_of, table_lines, text_format
 from mltta.output.parquet import write_parquet
-from mltta.output.records import Page
 from mltta.output.screen import Screen
-from mltta.output.tag_formats import file_of, format_of, text_format
 
 RECORDS = [
     {

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from mltta.output import gallery
+from mltta.output.formats import Page
 from mltta.output.gallery import for_gallery, write_gallery
-from mltta.output.records import Page
 from tests.safety.world import photo
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

@@ -20,7 +20,7 @@ assert all(Path(f"{name}.out").stat().st_size for name in formats)
 """,
     "makes a gallery": """
 from mltta.output.gallery import for_gallery, write_gallery
-from mltta.output.records import Page
+from mltta.output.formats import Page
 record = {"image": "a.png", "present": ["dog"], "labels": [{"label": "dog", "score": 0.5}]}
 write_gallery(Path("t.html"), [record | for_gallery(Path("a.png"), {})], Page(Path("t.html"), 1, ["dog"]))
 """,

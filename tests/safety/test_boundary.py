@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import subprocess
 import sys
 
+from mltta.evaluation.results import run_text
 from tests.safety.many import ROOT, outcomes
 from tests.safety.world import VIT, photo
 
@@ -26,7 +26,7 @@ def test_hostile_files_end_in_one_sentence_that_names_them(tmp_path):
         "deep.jsonl": '{"caption": ' + DEEP + "\n",
         "cell.tsv": '"' + "x" * 200_000 + '"\n',
         "noise.safetensors": "noise",
-        "run.json": json.dumps({"shape": [1, 1], "images": 1}),
+        "run.json": run_text({"shape": [1, 1], "images": 1}).decode(),
     }
     for name, text in hostile.items():
         (tmp_path / name).write_text(text)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from mltta import Tagger
-from mltta.model.threads import side_by_side
+from mltta.model.passes import side_by_side
 from tests.safety.many import ROOT
 from tests.safety.world import LABELS, backbone, captions, photo
 

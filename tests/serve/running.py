@@ -16,8 +16,7 @@ from pathlib import Path
 from mltta import load_backbone
 from mltta.cli.serve import listen
 from mltta.model.backbone import Backbone
-from mltta.serve.limits import Limits
-from mltta.serve.offer import Offer
+from mltta.serve.offer import Limits, Offer
 from mltta.serve.server import make_server
 
 ROOT = Path(__file__).parents[2]

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from mltta import Tagger
+from mltta.output.formats import csv_lines
 from mltta.output.keywords.xmp import Packet
-from mltta.output.lines import csv_lines
 from mltta.serve.client import Client, ServerError
-from mltta.serve.limits import Limits
+from mltta.serve.offer import Limits
 from tests.serve.running import PHOTOS, mini, serving
 
 LABELS = ["person", "dog", "train", "boat | ship", "flower"]
@@ -83,6 +83,19 @@ def test_where_and_captions_come_when_they_are_asked_for(client):
     assert all(re.search(r"dog|pupp|canine|hound", text.lower()) for text in said)
 
 
+@pytest.mark.parametrize("asked", [{"threshold": 0.0}, {"threshold": 0.0, "top_k": 2}])
+def test_a_lower_threshold_of_a_call_brings_heat_for_the_labels_it_shows(client, asked):
+    photo = next(photo for photo in PHOTOS if photo.stem == "dogs")
+    (usual,) = client.tag([photo], "dog, train, boat", where=True)
+    (entry,) = client.tag([photo], "dog, train, boat", where=True, **asked)
+    want = offline(labels="dog, train, boat", where=True, **asked)(photo)
+    assert len(entry["present"]) > len(usual["present"])
+    assert entry["present"] == list(entry["where"]) == want.present
+    for label, grid in want.where.items():
+        heat = np.rint(255 * grid / max(float(grid.max()), 1e-12)).astype(int)
+        assert entry["where"][label]["heat"] == heat.ravel().tolist()
+
+
 def test_labels_may_be_lines_commas_or_the_name_of_a_set(client):
     for given in ("person\ndog, train", ["person", "dog", "train"]):
         (entry,) = client.tag([PHOTOS[0]], given, all=True)
@@ -123,14 +136,14 @@ def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
     [
         ({"method": "nonsense"}, 422, "no method 'nonsense' here; there is auto"),
         ({"model": "ViT-L-14"}, 422, "no model 'ViT-L-14' here; there is mini"),
-        ({"settings": {"effort": "huge"}}, 422, "effort: choose from best, fast"),
+        ({"settings": {"effort": "huge"}}, 422, "effort = 'huge': choose from fast, best"),
         ({"method": "ml-tta", "settings": {"views": 4000}}, 422, "views: give a whole number from 1 to 128"),
         ({"settings": {"slope": 3}}, 422, "'slope' cannot be set here; of auto a call can set effort"),
         ({"method": "clip", "where": True}, 422, "clip cannot tell where a label was found; ask auto"),
         ({"labels": ["dog"] * 1001}, 422, "1,001 labels and synonyms are too many"),
         ({"labels": ["d" * 201]}, 422, "has 201 characters; the limit is 200"),
         ({"labels": " , "}, 422, "is empty"),
-        ({"labels": ["a\0b"]}, 422, "contains control characters"),
+        ({"labels": ["a\0b"]}, 422, "contains a control character"),
         ({"top_k": 0}, 422, "top_k: Input should be greater than or equal to 1"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 
 from mltta.cli import app
 from mltta.errors import ConfigError
-from mltta.serve.limits import Limits
+from mltta.serve.offer import Limits
 from mltta.serve.server import check_access
 from tests.serve.running import PHOTOS, serving
 

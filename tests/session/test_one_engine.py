@@ -15,10 +15,8 @@ from mltta import Recipe, Tagger
 from mltta.data import Dataset
 from mltta.decision import Decision
 from mltta.labels import LabelSet
-from mltta.serve.engine import Engine
-from mltta.serve.limits import Limits
-from mltta.serve.offer import Offer
-from mltta.serve.taggers import Taggers
+from mltta.serve.engine import Engine, Taggers
+from mltta.serve.offer import Limits, Offer
 from mltta.session.execution import Execution
 from mltta.session.prepare import Photo
 from tests import golden_data as golden
@@ -117,7 +115,7 @@ def by_worker(photos: Dataset, typed: list[str], method: str, base: Any) -> np.n
     measurer = Measurer.__new__(Measurer)  # as an actor has it once Ray has handed over the measure
     measurer.measure = Measure(question, data, made, execution=Execution(1, threads=1))
     (records,) = measurer(range(PHOTOS)).records.values()
-    return np.array([record.shown for record in records])
+    return np.array([record.scores for record in records])
 
 
 @given(typed=TYPED, method=st.sampled_from(sorted(METHODS)), own=st.booleans())

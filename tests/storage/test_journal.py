@@ -6,7 +6,9 @@ import io
 
 import numpy as np
 
-from mltta.evaluation.rows import Outcome, Outcomes
+from mltta.evaluation.rows import Outcomes, line_of, row_of
+from mltta.session.prepare import Photo
+from mltta.session.scorer import Scored
 from mltta.storage.journal import read_lines, sealed_line
 
 ROW = b"\x00\x00\x00?\x00\x00\x80>\x00\x00\x00?\x00\x00\x80>"
@@ -26,14 +28,14 @@ def test_lines_are_written_as_version_0_2_0_wrote_them():
     tag = {"stamp": [3, 4], "image": "Brücke.jpg", "present": ["dog"], "labels": []}
     assert sealed_line(tag) == TAG
     assert held(TAG) == [tag]
-    assert Outcome(1, "b", error="x").line() == FAILED
+    assert line_of(Scored(Photo(1, "b", None), error="x")) == FAILED
 
 
 def test_a_result_of_version_0_2_0_is_read_and_continued(tmp_path):
     scores = np.array([[0.5, 0.25]], np.float32)
-    outcome = Outcome(0, "Brücke \udce4.jpg", scores, scores[0], [0], 1.5)
-    assert outcome.row() == ROW
-    (tmp_path / "images.jsonl").write_bytes(OUTCOME + FAILED + outcome.line(ROW))
+    outcome = Scored(Photo(0, "Brücke \udce4.jpg", None), scores, scores[0], np.array([True, False]), 1.5)
+    assert row_of(outcome) == ROW
+    (tmp_path / "images.jsonl").write_bytes(OUTCOME + FAILED + line_of(outcome, ROW))
     (tmp_path / "scores.f32").write_bytes(ROW + ROW)
     with (tmp_path / "images.jsonl").open("rb") as lines, (tmp_path / "scores.f32").open("rb") as rows:
         found = Outcomes.read(lines, rows, (1, 2), 2)

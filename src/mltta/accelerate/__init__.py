@@ -1,17 +1,8 @@
 """Only speed: everything works without this room, and gives the same numbers (docs/speed.md says how near).
 
-The core reaches it through `mltta.model.acceleration` alone. Each trick has a name and can be left out:
-`load_backbone(accelerate="shared-prefix,graphs")`, or MLTTA_ACCELERATE for a whole process.
+The core reaches it through `mltta.model.acceleration` alone, one file a kind of device. Each trick has a name and can
+be left out: `load_backbone(accelerate="shared-prefix,graphs")`, or MLTTA_ACCELERATE for a whole process.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import torch
-
-    from mltta.model.acceleration import Acceleration
 
 #: what each trick does
 TRICKS = {
@@ -26,14 +17,3 @@ TRICKS = {
     "tensor-cores": "GPU: products of the text side in TF32",
     "jacobian": "GPU: first-step gradients of long runs from a kept Jacobian",
 }
-
-
-def for_device(device: torch.device, tricks: set[str]) -> Acceleration:
-    """The tricks that serve a device; the files of the others are not even opened."""
-    if device.type == "cuda":
-        from mltta.accelerate.cuda import CudaAcceleration
-
-        return CudaAcceleration(tricks)
-    from mltta.accelerate.cpu import CpuAcceleration
-
-    return CpuAcceleration(tricks)

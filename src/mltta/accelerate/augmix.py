@@ -39,14 +39,7 @@ class _Steps(NamedTuple):
 
 
 def mix_views(views: Tensor, plans: Plans) -> Tensor:
-    """Mix every view with its chains.
-
-    Args:
-        views: whole levels of shape (V, 3, S, S), uint8.
-
-    Returns:
-        fractions of levels in [0, 255], (V, 3, S, S), float32.
-    """
+    """Mix every view, whole levels (V, 3, S, S) in uint8, with its chains: fractions of levels in [0, 255], float32."""
     chains = views[:, None].repeat(1, CHAINS, 1, 1, 1).flatten(0, 1)  # (V * CHAINS, 3, S, S)
     for depth in range(LONGEST_CHAIN):
         operation = plans.operation[:, :, depth].ravel()

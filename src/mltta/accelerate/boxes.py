@@ -35,16 +35,14 @@ class Boxes:
         return len(self.offset)
 
     def __getitem__(self, part: slice) -> Boxes:
-        fields = self.offset, self.width, self.axes, self.kept, self.place, self.stride
-        return Boxes(*(field[part] for field in fields))
+        return Boxes(*(field[part] for field in vars(self).values()))
 
     @property
     def along_y(self) -> NDArray[np.bool_]:
         """Which ones Pillow resamples along y first: it rounds in between, so that shows."""
         (width, height), (new_width, new_height) = self.axes[:, :, 1].T, self.axes[:, :, 2].T
         tall = height - new_height > 2 * (width - new_width) if _PILLOW_13 else height > 100 * width
-        along_y: NDArray[np.bool_] = tall & (height > new_height)
-        return along_y
+        return tall & (height > new_height)
 
     @property
     def between(self) -> Ints:
@@ -63,8 +61,8 @@ class Boxes:
         start = 0
         while start < len(self):
             before = ends[start - 1] if start else 0
-            end = max(start + 1, int(np.searchsorted(ends, before + max_bytes, side="right")))
-            end = min(end, start + MOST)
+            fit = int(np.searchsorted(ends, before + max_bytes, side="right"))
+            end = min(max(start + 1, fit), start + MOST)
             yield self[start:end]
             start = end
 

@@ -1,35 +1,33 @@
-"""What is sped up on an NVIDIA GPU."""
+"""What is sped up on an NVIDIA GPU: views made there, towers compiled and replayed, gradients from a Jacobian."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from mltta.accelerate.cuda_labels import CudaLabelEncoder
-from mltta.accelerate.cuda_search import HalfSearch
 from mltta.accelerate.cuda_tower import CudaImageTower
-from mltta.accelerate.patches import speed_up_patches
+from mltta.accelerate.search import HalfSearch
 from mltta.accelerate.views import DeviceViews
 from mltta.images.specs import ViewSpec
 from mltta.images.views import Preprocess
 from mltta.model.acceleration import Acceleration, Renderer
-from mltta.model.image_tower import ImageTower
-from mltta.model.label_encoder import LabelEncoder
-from mltta.model.prompts import Prompts
+from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower
+from mltta.model.passes import ImageTower
 from mltta.model.search import Search
-from mltta.model.text_tower import TextTower
 
 log = logging.getLogger("mltta")
 
 
 class CudaAcceleration(Acceleration):
-    """Views made there, towers compiled and replayed, the labels' context run once, gradients from a Jacobian."""
+    """The tricks of an NVIDIA GPU."""
 
-    def start(self, visual: torch.nn.Module) -> None:
+    def start(self, visual: nn.Module) -> None:
         if "patches" in self.tricks:
             speed_up_patches(visual)
 
@@ -40,12 +38,10 @@ class CudaAcceleration(Acceleration):
         tower.graphs = "graphs" in self.tricks
         return tower
 
-    def label_encoder(
-        self, tower: TextTower, prompts: Prompts, context: Tensor | None, features: Tensor | None = None
-    ) -> LabelEncoder:
+    def label_encoder(self, tower: TextTower, prompts: Prompts, context: Tensor | None) -> LabelEncoder:
         if "shared-prefix" not in self.tricks:
-            return LabelEncoder(tower, prompts, context, features)
-        encoder = CudaLabelEncoder(tower, prompts, context, features)
+            return LabelEncoder(tower, prompts, context)
+        encoder = CudaLabelEncoder(tower, prompts, context)
         encoder.graphs, encoder.tf32 = "graphs" in self.tricks, "tensor-cores" in self.tricks
         encoder.jacobian = None if "jacobian" in self.tricks else False
         return encoder
@@ -56,15 +52,9 @@ class CudaAcceleration(Acceleration):
     def renderer(self, preprocess: Preprocess, device: torch.device, dtype: torch.dtype) -> Renderer | None:
         if "views" not in self.tricks or not kernels_work(device):
             return None
-        spare = torch.cuda.mem_get_info(device)[0] // 16
-        return DeviceViews(
-            preprocess,
-            device,
-            dtype,
-            channels_last=True,
-            max_bytes=max(spare, 1 << 28),
-            own_draws="draws" in self.tricks,
-        )
+        room = max(torch.cuda.mem_get_info(device)[0] // 16, 1 << 28)
+        own = "draws" in self.tricks
+        return DeviceViews(preprocess, device, dtype, channels_last=True, max_bytes=room, own_draws=own)
 
 
 @lru_cache(maxsize=16)
@@ -79,3 +69,21 @@ def kernels_work(device: torch.device) -> bool:
         )
         return False
     return True
+
+
+def speed_up_patches(visual: nn.Module) -> None:
+    """Let the convolution that cuts images into patches run as a product: on GPUs such convolutions are slow."""
+    conv = getattr(visual, "conv1", None)
+    if isinstance(conv, nn.Conv2d) and conv.stride == conv.kernel_size and conv.padding == (0, 0):
+        conv.forward = partial(embed_patches, conv)  # type: ignore[method-assign]
+
+
+def embed_patches(conv: nn.Conv2d, images: Tensor) -> Tensor:
+    """What the convolution gives for images (B, 3, H, W), channels last in memory as they should be: (B, W, h, w)."""
+    down, across = conv.kernel_size
+    batch, channels, height, width = images.shape
+    rows, columns = height // down, width // across
+    kept = images[:, :, : rows * down, : columns * across].permute(0, 2, 3, 1)
+    patches = kept.reshape(batch, rows, down, columns, across, channels).transpose(2, 3)
+    weight = conv.weight.permute(0, 2, 3, 1).flatten(1)  # (W, down * across * channels)
+    return F.linear(patches.reshape(batch, rows, columns, -1), weight, conv.bias).permute(0, 3, 1, 2)

@@ -1,21 +1,33 @@
-"""Labels on a GPU: forwards replayed from a recording, products on the tensor cores, a kept Jacobian in long runs."""
+"""Labels on a GPU: forwards replayed from a recording, products on the tensor cores, a kept Jacobian in long runs.
+
+The Jacobian is the derivative of the labels' features with respect to the context, a constant of model, labels and
+template: every image's first step starts from the same context, so its gradient is one product with this constant.
+"""
 
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from mltta.accelerate.graph import CudaGraph, tensor_cores
-from mltta.accelerate.jacobian import jacobian_pays, label_jacobian
+from mltta.accelerate.cuda_tower import CudaGraph
 from mltta.accelerate.labels import PackedLabelEncoder
-from mltta.model.label_encoder import PullBack
+from mltta.model.label_encoder import LabelEncoder, PullBack
 
 log = logging.getLogger("mltta")
 # Up to so many contexts a forward pass is replayed: it takes less time to compute than to launch.
 GRAPHED_CONTEXTS = 4
+# A Jacobian pays from so many images on: making it costs as much as adapting about that many, in passes of such bytes.
+IMAGES, BYTES = 512, 2 * 2**30
+_lock = threading.Lock()
+_wanted = 0
+_before = False
 
 
 class CudaLabelEncoder(PackedLabelEncoder):
@@ -43,7 +55,7 @@ class CudaLabelEncoder(PackedLabelEncoder):
 
     def _pull_initial(self, gradients: Tensor, pull_back: PullBack) -> Tensor:
         self._pulled += gradients.shape[0]
-        keep = jacobian_pays(self, self._pulled) if self.jacobian is None else self.jacobian
+        keep = self._jacobian_pays() if self.jacobian is None else self.jacobian
         if self._jacobian is None and self.context.ndim == 2 and keep:
             self._jacobian = label_jacobian(self)
             log.debug("first-step gradients come from a kept Jacobian, %.1f GB", self._jacobian.nbytes / 1e9)
@@ -51,6 +63,13 @@ class CudaLabelEncoder(PackedLabelEncoder):
             return pull_back(gradients)
         with self._products():
             return (gradients.flatten(1) @ self._jacobian).view(-1, *self.context.shape)
+
+    def _jacobian_pays(self) -> bool:
+        """On a GPU, in long runs, where it fits into a quarter of the free memory."""
+        if not self.context.is_cuda or self._pulled < IMAGES:
+            return False
+        size = 4 * self.features.numel() * self.context.numel()
+        return size <= torch.cuda.mem_get_info(self.context.device)[0] // 4
 
     def _forward(self, contexts: Tensor) -> Tensor:
         if not self.graphs or not contexts.is_cuda or contexts.shape[0] > GRAPHED_CONTEXTS:
@@ -65,3 +84,45 @@ class CudaLabelEncoder(PackedLabelEncoder):
 
     def _products(self) -> Any:
         return tensor_cores() if self.tf32 else nullcontext()
+
+
+@contextmanager
+def tensor_cores() -> Iterator[None]:
+    """Let float32 products on a GPU run in TF32: ten bits of mantissa, several times as fast; nothing on a CPU.
+
+    The switch is one for all threads: the last to leave puts it back.
+    """
+    global _wanted, _before
+    with _lock:
+        if not _wanted:
+            _before = torch.backends.cuda.matmul.allow_tf32
+            torch.backends.cuda.matmul.allow_tf32 = True
+        _wanted += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _wanted -= 1
+            if not _wanted:
+                torch.backends.cuda.matmul.allow_tf32 = _before
+
+
+def label_jacobian(encoder: LabelEncoder, max_bytes: int = BYTES) -> Tensor:
+    """Matrix (C·D, M·W): row (c, d) is the gradient of label c's feature d at the initial context.
+
+    Each label gets a copy of the context, so that one backward pass gives a row of every label: D passes in all.
+    """
+    at_once = max(1, min(16, max_bytes // (16 * encoder.context.shape[1] * encoder.plain_tokens)))
+    context = encoder.context.expand(len(encoder), -1, -1)[None].clone().requires_grad_()  # (1, C, M, W)
+    # the kernel that can be differentiated in batches
+    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        features = encoder.plain(context)  # (1, C, D)
+        labels, dim = features.shape[1:]
+        rows = torch.empty(labels, dim, encoder.context.numel(), device=features.device)
+        for start in range(0, dim, at_once):
+            n = min(at_once, dim - start)
+            basis = torch.zeros(n, 1, labels, dim, device=features.device)
+            basis[torch.arange(n), :, :, start + torch.arange(n)] = 1
+            (found,) = torch.autograd.grad(features, context, basis, is_grads_batched=True, retain_graph=True)
+            rows[:, start : start + n] = found[:, 0].flatten(2).transpose(0, 1)
+    return rows.flatten(0, 1)

@@ -3,17 +3,42 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from mltta.accelerate.graph import CudaGraph
-from mltta.model.image_tower import ImageTower
+from mltta.model.passes import ImageTower
 
 log = logging.getLogger("mltta")
 # Up to so many views, about those of one image, a pass is replayed.
 GRAPHED_VIEWS = 128
+
+
+class CudaGraph:
+    """A CUDA graph of a function of one tensor: all its kernels launched at once, for one caller at a time."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], example: Tensor):
+        self._lock = threading.Lock()
+        self._input = example.clone()
+        with torch.cuda.device(example.device):  # the recording is made on the current one
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(3):  # libraries choose their kernels and workspaces before the recording
+                    function(self._input)
+            torch.cuda.current_stream().wait_stream(stream)
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph, stream=stream):
+                self._output = function(self._input)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        with self._lock, torch.cuda.device(x.device):
+            self._input.copy_(x)
+            self._graph.replay()
+            return self._output.clone()
 
 
 class CudaImageTower(ImageTower):
@@ -59,8 +84,7 @@ class CudaImageTower(ImageTower):
         # a compiled tower knows one size; what is missing is filled up and dropped
         if n < size:
             views = torch.cat([views, views[:1].expand(size - n, -1, -1, -1)])
-        features: Tensor = self._compiled(views.contiguous(memory_format=torch.channels_last))
-        return features[:n]
+        return self._compiled(views.contiguous(memory_format=torch.channels_last))[:n]
 
     def _replayed(self, views: Tensor) -> Tensor:
         """Few views take less time to compute than to launch: recorded the second time, replayed from then on."""

@@ -8,15 +8,14 @@ end-of-text token cannot be seen and are not computed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from mltta.accelerate.prefix_attention import attend, sees
-from mltta.model.label_encoder import LabelEncoder, PullBack
-from mltta.model.prompts import Prompts
-from mltta.model.text_tower import TextTower
+from mltta.model.label_encoder import LabelEncoder, Prompts, PullBack, TextTower, pull
 
 # Activations kept for a backward pass: above this the forward is redone in pieces instead of kept.
 GRAPH_BYTES = 384 * 2**20
@@ -25,19 +24,14 @@ DENSE_TOKENS = 640
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Labels whose own tokens are equally many; they lie one after another in the packed sequence."""
-
-    labels: Tensor  # (n,) label numbers
-    tokens: Tensor  # (n, L) token ids, the last of each the end-of-text token
-
-
-@dataclass(frozen=True)
 class _Chunk:
-    """Groups that are encoded together; with few tokens they attend in one go, under a mask."""
+    """Labels that are encoded together, in groups whose own tokens are equally many, one group after another."""
 
-    groups: list[_Group]
-    sees: Tensor | None  # (P+T, P+T) which token sees which
+    labels: Tensor  # their numbers
+    tokens: list[Tensor]  # of each group (n, L) token ids, the last of each the end-of-text token
+    sees: (
+        Tensor | None
+    )  # (P+T, P+T) which token sees which: with few tokens they attend in one go, under this mask
 
 
 class PackedLabelEncoder(LabelEncoder):
@@ -46,11 +40,10 @@ class PackedLabelEncoder(LabelEncoder):
     #: tokens of a chunk at most; None: as many as fit into GRAPH_BYTES
     most_tokens: int | None = None
 
-    def __init__(
-        self, tower: TextTower, prompts: Prompts, context: Tensor | None, features: Tensor | None = None
-    ):
-        super().__init__(tower, prompts, context, features)
-        self._chunks = self._pack() if features is None and tower.causal else []
+    def __init__(self, tower: TextTower, prompts: Prompts, context: Tensor | None):
+        super().__init__(tower, prompts, context)
+        self._head = prompts.start + prompts.length  # P: tokens shared by all labels
+        self._chunks = self._pack() if tower.causal else []
 
     @torch.no_grad()
     def __call__(self, contexts: Tensor) -> Tensor:
@@ -60,47 +53,37 @@ class PackedLabelEncoder(LabelEncoder):
         return bool(self._chunks) and contexts.ndim == 3
 
     def _forward(self, contexts: Tensor) -> Tensor:
-        return self._scatter([self._encode(contexts, chunk) for chunk in self._chunks])
+        return self._in_order([self._encode(contexts, chunk) for chunk in self._chunks])
 
     @torch.enable_grad()  # whatever the caller is doing
     def linearize(self, contexts: Tensor) -> tuple[Tensor, PullBack]:
         if not self._packs(contexts):
             return super().linearize(contexts)
         leaf = contexts.detach().requires_grad_()
-        owners = [torch.cat([group.labels for group in chunk.groups]) for chunk in self._chunks]
-        tokens = sum(self._tokens_in(chunk.groups) for chunk in self._chunks)
-        if leaf.shape[0] * tokens <= self._token_budget():
-            parts = [self._encode(leaf, chunk) for chunk in self._chunks]
-
-            def pull_kept(gradients: Tensor) -> Tensor:
-                pulled = [
-                    _pull(part, leaf, gradients[:, own], retain=True)
-                    for part, own in zip(parts, owners, strict=True)
-                ]
-                return torch.stack(pulled).sum(dim=0)
-
-            return self._scatter(parts).detach(), pull_kept
+        tokens = sum(self._tokens_in(chunk.tokens) for chunk in self._chunks)
+        kept = leaf.shape[0] * tokens <= self._token_budget()
+        parts = [self._encode(leaf, chunk) for chunk in self._chunks] if kept else []
 
         @torch.enable_grad()
-        def pull_again(gradients: Tensor) -> Tensor:
+        def pull_back(gradients: Tensor) -> Tensor:
             total = torch.zeros((gradients.shape[0], *leaf.shape[1:]), device=leaf.device)
-            for chunk, own in zip(self._chunks, owners, strict=True):
-                total = total + _pull(self._encode(leaf, chunk), leaf, gradients[:, own], retain=False)
+            for i, chunk in enumerate(self._chunks):
+                part = parts[i] if kept else self._encode(leaf, chunk)
+                total = total + pull(part, leaf, gradients[:, chunk.labels], retain=kept, batched=True)
             return total.detach()
 
-        return self(contexts), pull_again
+        return self._in_order(parts).detach() if kept else self(contexts), pull_back
 
     def _encode(self, contexts: Tensor, chunk: _Chunk) -> Tensor:
         """Features (B, n, D) of a chunk's labels, in the groups' order."""
-        tower, batch, groups = self._tower, contexts.shape[0], chunk.groups
-        head = self._head  # P: tokens shared by all labels
+        tower, batch, head = self._tower, contexts.shape[0], self._head
         start = tower.embed(self._tokens[:1, : self._prompts.start]).expand(batch, -1, -1)
-        own = [tower.embed(g.tokens) + tower.positions[head : head + g.tokens.shape[1]] for g in groups]
+        own = [tower.embed(ids) + tower.positions[head : head + ids.shape[1]] for ids in chunk.tokens]
         packed = torch.cat([x.flatten(0, 1) for x in own])  # (T, W)
         x = torch.cat(
             [torch.cat([start, contexts], 1) + tower.positions[:head], packed.expand(batch, -1, -1)], 1
         )
-        shapes = [tuple(g.tokens.shape) for g in groups]
+        shapes = [tuple(ids.shape) for ids in chunk.tokens]
         for i, block in enumerate(tower.blocks):
             x = tower.deepen(i, x)
             x = x + block.ls_1(attend(block.attn, block.ln_1(x), head, shapes, chunk.sees))
@@ -111,50 +94,93 @@ class PackedLabelEncoder(LabelEncoder):
             offset += n * length
         return tower.project(x[:, torch.cat(ends)])
 
-    def _scatter(self, parts: list[Tensor]) -> Tensor:
-        """Put chunk features back into the order of the labels."""
+    def _in_order(self, parts: list[Tensor]) -> Tensor:
         return torch.cat(parts, dim=1)[:, self._back]
 
     def _pack(self) -> list[_Chunk]:
         """Group labels by the number of their own tokens, and cut the groups into chunks that fit memory."""
         lengths = self._end + 1 - self._head
         most = min(self._token_budget(), self.most_tokens or 2**60)
-        groups: list[_Group] = []
+        chunks: list[tuple[list[Tensor], list[Tensor]]] = [([], [])]
         for length in sorted(set(lengths.tolist())):
-            labels = (lengths == length).nonzero().flatten()
-            for part in labels.split(max(1, (most - self._head) // length)):
-                groups.append(_Group(part, self._tokens[part, self._head : self._head + length]))
-        chunks: list[list[_Group]] = [[]]
-        for group in groups:
-            if chunks[-1] and self._tokens_in([*chunks[-1], group]) > most:
-                chunks.append([])
-            chunks[-1].append(group)
-        order = torch.cat([group.labels for chunk in chunks for group in chunk])
-        self._back = order.argsort()
-        return [_Chunk(chunk, self._sees(chunk)) for chunk in chunks]
+            for labels in (
+                (lengths == length).nonzero().flatten().split(max(1, (most - self._head) // length))
+            ):
+                tokens = self._tokens[labels, self._head : self._head + length]
+                if chunks[-1][0] and self._tokens_in([*chunks[-1][1], tokens]) > most:
+                    chunks.append(([], []))
+                chunks[-1][0].append(labels)
+                chunks[-1][1].append(tokens)
+        self._back = torch.cat([own for labels, _ in chunks for own in labels]).argsort()
+        made = []
+        for numbers, own in chunks:
+            dense = self._tokens_in(own) <= DENSE_TOKENS
+            mask = sees(self._head, [ids.shape for ids in own], self._end.device) if dense else None
+            made.append(_Chunk(torch.cat(numbers), own, mask))
+        return made
 
-    def _sees(self, groups: list[_Group]) -> Tensor | None:
-        if self._tokens_in(groups) > DENSE_TOKENS:
-            return None
-        return sees(self._head, [group.tokens.shape for group in groups], self._tokens.device)
-
-    @property
-    def _head(self) -> int:
-        return self._prompts.start + self._prompts.length
-
-    def _tokens_in(self, groups: list[_Group]) -> int:
-        return self._head + sum(g.tokens.numel() for g in groups)
+    def _tokens_in(self, tokens: list[Tensor]) -> int:
+        return self._head + sum(ids.numel() for ids in tokens)
 
     def _token_budget(self) -> int:
         """Tokens whose activations (about 20 widths a layer) fit in GRAPH_BYTES."""
         return max(64, GRAPH_BYTES // (len(self._tower.blocks) * 20 * self._tower.width * 4))
 
 
-def _pull(features: Tensor, leaf: Tensor, gradients: Tensor, retain: bool) -> Tensor:
-    """Vector-Jacobian products of features (1 or G, C, D) for gradients (G, C, D), all in one backward pass."""
-    if features.shape[0] == gradients.shape[0]:
-        return torch.autograd.grad(features, leaf, gradients, retain_graph=retain)[0]
-    (pulled,) = torch.autograd.grad(
-        features, leaf, gradients[:, None], retain_graph=retain, is_grads_batched=True
-    )
-    return pulled[:, 0]
+def sees(head: int, shapes: Sequence[tuple[int, ...]], device: torch.device) -> Tensor:
+    """Which token sees which (P+T, P+T): itself and those before it, in the head or in its own label."""
+    owner = [torch.zeros(head, dtype=torch.long, device=device)]
+    first = 1
+    for n, length in shapes:
+        owner.append(torch.arange(first, first + n, device=device).repeat_interleave(length))
+        first += n
+    own = torch.cat(owner)
+    at = torch.arange(len(own), device=device)
+    return ((own[:, None] == own) | (own == 0)) & (at[:, None] >= at)
+
+
+def attend(
+    attn: nn.MultiheadAttention, x: Tensor, head: int, shapes: Sequence[tuple[int, ...]], seen: Tensor | None
+) -> Tensor:
+    """Causal attention in x (B, P+T, W): a shared head of P tokens, then groups of n labels with L tokens each.
+
+    Args:
+        seen: what ``sees`` gives, to attend in one go; None leaves out what no token sees.
+    """
+    batch = x.shape[0]
+    qkv = F.linear(x, attn.in_proj_weight, attn.in_proj_bias)
+    qkv = qkv.view(batch, -1, 3, attn.num_heads, attn.head_dim)
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, P+T, d)
+    if seen is not None and not torch.is_grad_enabled():
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    elif seen is not None:  # spelled out, because gradients are taken in batches
+        scores = (q * attn.head_dim**-0.5) @ k.transpose(-1, -2)
+        out = scores.masked_fill(~seen, -torch.inf).softmax(-1) @ v
+    else:
+        out = _attend_in_groups(q * attn.head_dim**-0.5, k, v, head, shapes)
+    return attn.out_proj(out.transpose(1, 2).flatten(2))
+
+
+def _attend_in_groups(
+    q: Tensor, k: Tensor, v: Tensor, head: int, shapes: Sequence[tuple[int, ...]]
+) -> Tensor:
+    """The same without computing what no token sees: for long label lists, where that is nearly everything."""
+    batch, heads = q.shape[:2]
+    k_head, v_head = k[:, :, :head], v[:, :, :head]
+    causal = torch.ones(head, head, dtype=torch.bool, device=q.device).triu(1)
+    scores = (q[:, :, :head] @ k_head.transpose(-1, -2)).masked_fill(causal, -torch.inf)
+    out = [scores.softmax(-1) @ v_head]
+    offset = head
+    for n, length in shapes:
+        here = slice(offset, offset + n * length)
+        q_own, k_own, v_own = (
+            t[:, :, here].reshape(batch, heads, n, length, -1) for t in (q, k, v)
+        )  # (B, H, n, L, d)
+        to_head = (q[:, :, here] @ k_head.transpose(-1, -2)).view(batch, heads, n, length, head)
+        causal = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
+        to_own = (q_own @ k_own.transpose(-1, -2)).masked_fill(causal, -torch.inf)
+        weights = torch.cat([to_head, to_own], dim=-1).softmax(-1)
+        from_head = weights[..., :head].flatten(2, 3) @ v_head
+        out.append(from_head + (weights[..., head:] @ v_own).flatten(2, 3))
+        offset += n * length
+    return torch.cat(out, dim=2)

@@ -57,14 +57,10 @@ class DeviceViews:
 
     @torch.no_grad()
     def render(self, images: Sequence[Tensor], spec: ViewSpec, seed: int, ids: Sequence[str]) -> Tensor:
-        """Render all views of the images, normalised for the model.
+        """All views (B, N, 3, S, S), normalised for the model, of RGB images (H, W, 3), uint8, on any device.
 
         Args:
-            images: RGB pixels, uint8, each (H, W, 3), on any device.
             ids: what the randomness of each image hangs on, by custom its `mltta.images.decode.image_id`.
-
-        Returns:
-            views of shape (B, N, 3, S, S).
         """
         _check(images, spec, ids)
         count, side, cubic = spec.count, self.preprocess.size, self.preprocess.interpolation == "bicubic"
@@ -146,25 +142,21 @@ class DeviceViews:
 
     def _draw_crops(self, sizes: Ints, spec: ViewSpec, seed: int, ids: Sequence[str]) -> Ints:
         """Draw the crops of images of these sizes: how each is resampled along x and y, (B, N - 1, 2, 5)."""
-        axes = np.zeros((len(sizes), spec.count - 1, 2, 5), np.int64)
-        left, top, width, height, flip = self._crops(sizes, spec, seed, ids).transpose(2, 0, 1)
-        axes[:, :, 0, 0], axes[:, :, 0, 1], axes[:, :, 0, 4] = left, width, flip
-        axes[:, :, 1, 0], axes[:, :, 1, 1] = top, height
-        axes[:, :, :, 2] = self.preprocess.size
-        return axes
-
-    def _crops(self, sizes: Ints, spec: ViewSpec, seed: int, ids: Sequence[str]) -> Ints:
-        """Left, top, width, height and flip of each image's crops, (B, N - 1, 5); few need more than four tries."""
         each, args = spec.count - 1, (spec.scale, spec.ratio, spec.flip)
         owner = np.arange(len(sizes)).repeat(each)
         numbers = self._numbers(seed, ids, spec.count, "crop", 2 * _FIRST_TRIES + 3)
         crops, left_over = crop_boxes(numbers, sizes[owner], *args)
         again = np.unique(owner[left_over])
-        if len(again):
+        if len(again):  # few need more than four tries
             numbers = self._numbers(seed, [ids[i] for i in again], spec.count, "crop", CROP_DRAWS)
             place = np.searchsorted(again, owner[left_over]) * each + left_over % each
             crops[left_over], _ = crop_boxes(numbers[place], sizes[owner[left_over]], *args)
-        return crops.reshape(len(sizes), each, 5)
+        axes = np.zeros((len(owner), 2, 5), np.int64)
+        left, top, width, height, flip = crops.T
+        axes[:, 0, 0], axes[:, 0, 1], axes[:, 0, 4] = left, width, flip
+        axes[:, 1, 0], axes[:, 1, 1] = top, height
+        axes[:, :, 2] = self.preprocess.size
+        return axes.reshape(len(sizes), each, 2, 5)
 
     def _numbers(self, seed: int, ids: Sequence[str], count: int, stream: str, draws: int) -> Floats:
         """Random numbers for views 1 to count - 1 of each image, (B * (count - 1), draws)."""
@@ -184,8 +176,7 @@ def _normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
 
 def _starts(sizes: Ints) -> Ints:
     """Where the pixels of each image begin among those of all."""
-    starts: Ints = np.cumsum([0, *(3 * sizes.prod(1))])[:-1]
-    return starts
+    return np.cumsum([0, *(3 * sizes.prod(1))])[:-1]
 
 
 def _boxes(sizes: Ints, axes: Ints, place: Ints, kept: Ints | tuple[int, int], stride: Ints | int) -> Boxes:
@@ -206,13 +197,11 @@ def _check(images: Sequence[Tensor], spec: ViewSpec, ids: Sequence[str]) -> None
     """Refuse what cannot be rendered here."""
     if spec.generated:
         raise ConfigError(
-            "generated views are images of their own: render them with mltta.images.views.render_views"
+            "generated views are images of their own: mltta.images.views.render_views makes them"
         )
     if len(ids) != len(images):
         raise ConfigError(f"{len(ids)} ids for {len(images)} images: give one id for each image")
     for image in images:
         if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.numel():
-            shape = "x".join(map(str, image.shape))
-            raise ImageError(
-                f"tensor of shape {shape}, {image.dtype}: give RGB pixels (H, W, 3), torch.uint8"
-            )
+            found = f"tensor of shape {'x'.join(map(str, image.shape))}, {image.dtype}"
+            raise ImageError(f"{found}: give RGB pixels (H, W, 3), torch.uint8")

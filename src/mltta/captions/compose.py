@@ -8,29 +8,19 @@ import random
 import re
 import unicodedata
 from collections.abc import Sequence
-from pathlib import Path
 
-from mltta.captions.nouns import NounFilter
+from mltta.captions.nouns import ENGLISH, NounFilter
 from mltta.labels import LabelSet
-from mltta.labels.number import singular
+from mltta.labels.known import singular
+from mltta.labels.sets import ASSETS
 
 MAX_WORDS = 14  # the paper asks for sentences of less than 15 words
 
 # No sentence has a finite verb, so singular, plural and mass nouns fit alike. Lists are tried in random order.
-_TEMPLATES = json.loads(
-    (Path(__file__).parents[1] / "assets/captions/templates.json").read_text(encoding="utf-8")
-)
+_TEMPLATES = json.loads((ASSETS / "captions" / "templates.json").read_text(encoding="utf-8"))
 _LEADS, _TAILS = _TEMPLATES["leads"], _TEMPLATES["tails"]
 _SCENES: dict[int, list[str]] = {int(count): patterns for count, patterns in _TEMPLATES["scenes"].items()}
 
-_THE = frozenset({"sky", "sun", "moon", "ocean", "sea", "military", "police"})
-_MASS_NOUNS = """
-people cattle scissors broccoli bread butter cheese chocolate clothing coffee coral corn cream dancing fog
-food frost furniture garlic graffiti grass hair ice jewelry juice lettuce luggage meat milk money music
-nighttime pasta rain rice running salt sand smoke snow soap soccer sugar surf sushi swimming tea toothpaste
-traffic water wine wood
-"""
-_NO_ARTICLE = frozenset(_MASS_NOUNS.split())
 _AN = re.compile(
     r"(?!uni(?!n)|use|usu|ute|eu|ewe|one\b|once|ufo)[aeiou]|hour|heir|honest|honou?r|suv\b|x-?ray"
 )
@@ -45,8 +35,22 @@ class Composer:
         self._tails = [tail for tail in _TAILS if not nouns(tail)] or [""]
 
     def __call__(self, named: Sequence[str], rng: random.Random) -> str:
-        """Write one sentence about the first of the labels, at most four and as many as fit."""
-        return _sentence(list(named[: max(_SCENES)]), self._leads, self._tails, rng)
+        """Write one sentence about the first of the labels, at most four and as many as fit, with more around them."""
+        named = named[: _fitting(named)]
+        patterns = _SCENES[len(named)]
+        pattern = rng.choice(patterns)
+        scene = _scene(pattern, named)
+        if len(scene.split()) > MAX_WORDS:
+            scene = _scene(patterns[0], named)
+        lead, tail = rng.choice(self._leads), rng.choice(self._tails)
+        if pattern.endswith(("behind", "side by side")):
+            tail = ""  # one place is enough
+        for around in (f"{lead or '{}'} {tail}", lead or "{}"):
+            whole = around.strip().replace("{}", scene)
+            if len(whole.split()) <= MAX_WORDS:
+                scene = whole
+                break
+        return scene[0].upper() + scene[1:] + "."
 
 
 def compose_captions(
@@ -97,34 +101,15 @@ def _about(
     return [*written.items(), *repeats]
 
 
-def _fitting(named: list[str]) -> int:
+def _fitting(named: Sequence[str]) -> int:
     """Return how many of the labels fit into one sentence, at least the first."""
-    for size in range(len(named), 1, -1):
+    for size in range(min(len(named), max(_SCENES)), 1, -1):
         if len(_scene(_SCENES[size][0], named[:size]).split()) <= MAX_WORDS:
             return size
     return 1
 
 
-def _sentence(named: list[str], leads: list[str], tails: list[str], rng: random.Random) -> str:
-    """Write one sentence about as many of the labels as fit, with as much around them as fits."""
-    named = named[: _fitting(named)]
-    patterns = _SCENES[len(named)]
-    pattern = rng.choice(patterns)
-    scene = _scene(pattern, named)
-    if len(scene.split()) > MAX_WORDS:
-        scene = _scene(patterns[0], named)
-    lead, tail = rng.choice(leads), rng.choice(tails)
-    if pattern.endswith(("behind", "side by side")):
-        tail = ""  # one place is enough
-    for candidate in (f"{lead or '{}'} {tail}", lead or "{}"):
-        whole = candidate.strip().replace("{}", scene)
-        if len(whole.split()) <= MAX_WORDS:
-            scene = whole
-            break
-    return scene[0].upper() + scene[1:] + "."
-
-
-def _scene(pattern: str, named: list[str]) -> str:
+def _scene(pattern: str, named: Sequence[str]) -> str:
     """Put the labels, each with its article, into a pattern."""
     return pattern.format(*map(with_article, named))
 
@@ -133,8 +118,8 @@ def with_article(text: str) -> str:
     """Put a, an or the before a noun, and nothing before plurals, mass nouns, and scripts without articles."""
     words = unicodedata.normalize("NFKD", text).casefold().split()
     first, last = words[0], words[-1]
-    if last in _THE and len(words) == 1:
+    if last in ENGLISH.the and len(words) == 1:
         return f"the {text}"
-    if last in _NO_ARTICLE or singular(last) != last or not first[0].isascii():
+    if last in ENGLISH.no_article or singular(last) != last or not first[0].isascii():
         return text
     return f"an {text}" if _AN.match(first) else f"a {text}"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_torch_array
 
 from mltta.arrays import Array, like, multi_hot, normalize, softmax, sum_by, to_numpy
 from mltta.captions.compose import compose_captions
@@ -55,7 +55,7 @@ class LabelledCaptions:
             raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
         xp = array_namespace(embeddings)
         self.embeddings = xp.astype(embeddings, xp.float32, copy=False)
-        self._find, self._search = search, search(self.embeddings)
+        self._find = search
         self.mentions, self.n_labels, self.texts = mentions, n_labels, texts
         #: how many of them, at the end, are composed here and say nothing of which labels go together
         self.composed = 0
@@ -67,9 +67,15 @@ class LabelledCaptions:
         #: each label with each caption that names it, once, in the order of the labels
         pairs = np.unique(every * len(mentions) + np.repeat(np.arange(len(mentions)), counts))
         self._pairs = np.divmod(pairs, len(mentions))  # (P,) each
-        self._label, self._caption = map(self._like, self._pairs)
+        # NumPy adds up runs of one label; a GPU is slowed down by neighbours that add to the same sum
+        order = np.argsort(self._pairs[1], kind="stable") if is_torch_array(embeddings) else slice(None)
+        self._label, self._caption = (self._like(part[order]) for part in self._pairs)
         distinct = np.bincount(self._pairs[1], minlength=len(mentions))
         self._counts = {"list": self._like(np.array(counts)), "set": self._like(distinct)}
+
+    @cached_property
+    def _search(self) -> Search:
+        return self._find(self.embeddings)
 
     def _like(self, values: Any) -> Array:
         return like(values, self.embeddings)
@@ -122,9 +128,9 @@ class LabelledCaptions:
         """Means (C, D), unit, of the captions that name each label; zero if none does."""
         xp = array_namespace(self.embeddings)
         ends = np.searchsorted(self._pairs[0], np.arange(self.n_labels + 1)).tolist()
-        total = []
+        total, captions = [], self._like(self._pairs[1])
         for start, end in pairwise(ends):
-            rows = (self._caption[i : min(i + ROWS, end)] for i in range(start, end, ROWS))
+            rows = (captions[i : min(i + ROWS, end)] for i in range(start, end, ROWS))
             total.append(sum((xp.sum(self.embeddings[own], axis=0) for own in rows), 0 * self.embeddings[0]))
         return normalize(xp.stack(total))
 
@@ -169,8 +175,7 @@ def label_captions(
 def _label(labels: LabelSet, backbone: Backbone, base: CaptionBase, apart: bool) -> LabelledCaptions:
     mentions = label_matches(base.texts, labels, duplicates=True, apart=apart)
     texts, embeddings = list(base.texts), base.embeddings
-    named = {label for labels_of in mentions for label in labels_of}
-    missing = [i for i in range(len(labels)) if i not in named]
+    missing = sorted(set(range(len(labels))).difference(*mentions))
     if missing and not apart:
         per_label = max(2, min(PER_LABEL, COMPOSED_AT_MOST // len(missing)))
         composed = compose_captions(labels, missing, per_label)

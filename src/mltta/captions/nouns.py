@@ -1,29 +1,25 @@
-"""Which labels a sentence names: whole words, singular or plural, longest phrase first."""
+"""Which labels a sentence names, in whole words, longest phrase first, and how well captions cover a label set."""
 
 from __future__ import annotations
 
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
 
-from mltta.captions.english import (
-    ADJECTIVES,
-    AFTER_NOUN,
-    ANIMAL_AFTER,
-    ANIMAL_BEFORE,
-    BEFORE_TO,
-    BEFORE_VERB,
-    COMPUTERS,
-    FUNCTION_WORDS,
-    OBJECTS,
-    SPORTS,
-    SWALLOWED,
-    VERB_FORMS,
-    VERBS,
-)
 from mltta.labels import LabelSet
-from mltta.labels.number import singular
+from mltta.labels.known import singular, word_lists
+from mltta.labels.sets import ASSETS
+
+#: everyday English that tells where a word names a thing and where it does not
+ENGLISH = word_lists("captions/english.txt")
+_PHRASES = (ASSETS / "captions" / "swallowed.txt").read_text(encoding="utf-8").splitlines()
+#: by the label that must not be there (or ""), phrases whose starred words do not name what they name alone
+SWALLOWED = [line.rpartition(": ")[::2] for line in _PHRASES if line and line[0] != "#"]
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 # Vowel signs and accents belong to their word, though \w leaves them out.
@@ -53,8 +49,13 @@ class NounFilter:
                     table.setdefault(phrase, {})[i] = None
         # A label's own name goes before another label's synonym. Value: words consumed, labels named.
         self._table = {phrase: (len(phrase), tuple(named)) for phrase, named in (other | own).items()}
-        self._gear = self._sports_gear()
-        self._has_computers = any((word,) in self._table for word in COMPUTERS)
+        # Labels that are gear of a sport: by the last word, the sport and the labels.
+        self._gear = {
+            phrase[1]: (phrase[0], named)
+            for phrase, (_, named) in self._table.items()
+            if len(phrase) == 2 and phrase[0] in ENGLISH.sports and (phrase[1],) not in self._table
+        }
+        self._has_computers = any((word,) in self._table for word in ENGLISH.computers)
         for label in ("", "table"):
             if not label or (label,) not in own:
                 self._swallow(phrase for unless, phrase in SWALLOWED if unless == label)
@@ -84,12 +85,18 @@ class NounFilter:
         sizes = self._lengths.get(words[i], ())
         for size in sizes:
             if 1 < size <= len(words) - i and (hit := self._table.get(tuple(words[i : i + size]))):
-                if hit[0] < size and (tokens[i + size - 1] in VERB_FORMS or _is_plural(tokens, words, i)):
+                # a plural begins no compound: "buses line the street"
+                plural = tokens[i] not in (words[i], "sports")
+                if hit[0] < size and (plural or tokens[i + size - 1] in ENGLISH.verb_forms):
                     continue
                 return hit
         if i + 1 < len(words) and len(tokens[i]) > 2 and len(tokens[i + 1]) > 2:
             joined = singular(tokens[i] + tokens[i + 1])  # air plane, snow boards
-            if joined in self._lengths and (joined,) in self._table and tokens[i] not in FUNCTION_WORDS:
+            if (
+                joined in self._lengths
+                and (joined,) in self._table
+                and tokens[i] not in ENGLISH.function_words
+            ):
                 return 2, self._table[(joined,)][1]
         return self._table.get((words[i],), (1, ()))
 
@@ -100,7 +107,7 @@ class NounFilter:
         if i + 1 == len(tokens):
             return False
         after = tokens[i + 1]
-        names_thing = after in AFTER_NOUN or not after.isalnum() or after.endswith(("s", "ing", "ed"))
+        names_thing = after in ENGLISH.after_noun or not after.isalnum() or after.endswith(("s", "ing", "ed"))
         return not names_thing or bool(self._match(tokens, words, i + 1)[1])
 
     def _settle(self, tokens: list[str], words: list[str], i: int, named: tuple[int, ...]) -> tuple[int, ...]:
@@ -110,19 +117,11 @@ class NounFilter:
             sport, labels = self._gear[word]
             return labels if sport in words else ()
         no_thing = named and (
-            (tokens[i] in ADJECTIVES and self._describes(tokens, words, i))
-            or (word in VERBS and _is_verb(tokens, i))
+            (tokens[i] in ENGLISH.adjectives and self._describes(tokens, words, i))
+            or (word in ENGLISH.verbs and _is_verb(tokens, i))
             or (word == "mouse" and self._has_computers and _is_animal(tokens, i))
         )
         return () if no_thing else named
-
-    def _sports_gear(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Find the labels that are gear of a sport: by the last word, the sport and the labels."""
-        return {
-            phrase[1]: (phrase[0], named)
-            for phrase, (_, named) in self._table.items()
-            if len(phrase) == 2 and phrase[0] in SPORTS and (phrase[1],) not in self._table
-        }
 
     def _swallow(self, phrases: Iterable[str]) -> None:
         """Enter phrases that hide their starred words, except those that the label set names itself."""
@@ -148,23 +147,23 @@ def label_matches(
     return [nouns(text, duplicates) for text in texts]
 
 
-def _is_plural(tokens: list[str], words: list[str], i: int) -> bool:
-    """Tell whether the word at position i is a plural, which begins no compound: "buses line the street"."""
-    return tokens[i] != words[i] and tokens[i] != "sports"
-
-
 def _is_verb(tokens: list[str], i: int) -> bool:
     """Tell whether the word at position i, which may be a verb, is one."""
     before = tokens[max(0, i - 2) : i]
-    if before and before[-1] in BEFORE_VERB and not (before[-1] == "to" and before[0] in BEFORE_TO):
+    if (
+        before
+        and before[-1] in ENGLISH.before_verb
+        and not (before[-1] == "to" and before[0] in ENGLISH.before_to)
+    ):
         return True
-    return tokens[i].endswith("s") and i + 1 < len(tokens) and tokens[i + 1] in OBJECTS
+    return tokens[i].endswith("s") and i + 1 < len(tokens) and tokens[i + 1] in ENGLISH.objects
 
 
 def _is_animal(tokens: list[str], i: int) -> bool:
     """Tell whether the mouse at position i lives."""
     after, before = tokens[i + 1 : i + 3], tokens[max(0, i - 2) : i]
-    return any(t.startswith(ANIMAL_AFTER) for t in after) or any(t.startswith(ANIMAL_BEFORE) for t in before)
+    ways = (after, tuple(ENGLISH.animal_after)), (before, tuple(ENGLISH.animal_before))
+    return any(token.startswith(stems) for own, stems in ways for token in own)
 
 
 def _tokens(text: str) -> list[str]:
@@ -181,3 +180,43 @@ def _phrases(text: str) -> Iterator[tuple[str, ...]]:
         yield tuple(map(singular, words))
     if len(words) > 1:
         yield (singular("".join(words)),)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What captions say about the labels of a set."""
+
+    labels: tuple[str, ...]  # their names
+    captions: int  # how many there are
+    counts: tuple[int, ...]  # how many captions name each label
+    sizes: tuple[int, ...]  # for 0, 1, 2 … labels, how many captions name that many
+
+    @property
+    def never(self) -> list[str]:
+        """The labels that no caption names."""
+        return [label for label, count in zip(self.labels, self.counts, strict=True) if not count]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data; labels from the most to the least mentioned."""
+        order = sorted(range(len(self.labels)), key=lambda i: -self.counts[i])
+        return {
+            "captions": self.captions,
+            "labels": len(self.labels),
+            "captions_per_label": {of.__name__: of(self.counts) for of in (min, median, max)},
+            "labels_per_caption": {str(size): count for size, count in enumerate(self.sizes)},
+            "never_mentioned": self.never,
+            "by_label": {self.labels[i]: self.counts[i] for i in order},
+        }
+
+
+def quality(texts: Sequence[str], labels: LabelSet) -> Quality:
+    """Count which labels captions name.
+
+    >>> quality(["A dog.", "A dog and a cat.", "The sky."], LabelSet.of("dog, cat, cow")).counts
+    (2, 1, 0)
+    """
+    mentions = label_matches(texts, labels)
+    counts = Counter(label for named in mentions for label in named)
+    sizes = Counter(map(len, mentions))
+    named, shares = range(len(labels)), range(max(sizes, default=0) + 1)
+    return Quality(labels.names, len(texts), tuple(counts[i] for i in named), tuple(sizes[n] for n in shares))

@@ -47,9 +47,7 @@ def read_texts(source: str | os.PathLike[str], field: str | None = None) -> list
         if len(kept) > MOST:
             raise CaptionError(f"{name} holds more than {MOST:,} captions: give a part of them")
     if not kept:
-        raise CaptionError(
-            f"{name} holds no captions: every one is blank" if found else f"{name} holds no captions"
-        )
+        raise CaptionError(f"{name} holds no captions{': every one is blank' if found else ''}")
     if len(kept) < found:
         repeated = found - blank - len(kept)
         log.info("%s: %d captions; %d blank and %d repeated left out", name, len(kept), blank, repeated)
@@ -59,6 +57,7 @@ def read_texts(source: str | os.PathLike[str], field: str | None = None) -> list
 def _texts(name: str, field: str | None) -> Iterable[str]:
     """Choose the reader by what the source is called or, for a folder, holds."""
     path = Path(name).expanduser()
+    suffix = (Path(path.stem) if path.suffix.casefold() == ".gz" else path).suffix.casefold()
     if name.startswith("hf:"):
         root, _, rest = name.removeprefix("hf:").partition(":")
         split, _, column = rest.partition(":")
@@ -68,20 +67,15 @@ def _texts(name: str, field: str | None) -> Iterable[str]:
 
         if not is_saved(path):
             raise CaptionError(
-                f"{path} is a folder, but neither a caption base nor a dataset that `save_to_disk` wrote"
+                f"{path} is a folder, but no caption base and no dataset that `save_to_disk` wrote"
             )
         return _dataset(str(path), None, field)
     content = _content(path)
-    kind = path.with_suffix("").suffix if path.suffix.casefold() == ".gz" else path.suffix
-    if kind.casefold() in (".jsonl", ".ndjson"):
-        if is_generated(content):
-            return kept_in(content.encode(), path)
-        return _json_lines(content, path, field)
-    if kind.casefold() == ".json":
-        return _json(content, path, field)
-    if kind.casefold() in (".csv", ".tsv"):
-        return _table(content, path, field, "\t" if kind.casefold() == ".tsv" else ",")
-    return _lines(content)
+    if suffix in (".jsonl", ".ndjson"):
+        return kept_in(content.encode(), path) if is_generated(content) else _json_lines(content, path, field)
+    if suffix in (".csv", ".tsv"):
+        return _table(content, path, field, "\t" if suffix == ".tsv" else ",")
+    return _json(content, path, field) if suffix == ".json" else _lines(content)
 
 
 def _lines(content: str) -> Iterator[str]:
@@ -188,13 +182,11 @@ def _caption(row: Any, field: str | None, where: str) -> str:
 
 def _field(there: list[str], wanted: str | None, where: str, kind: str) -> str:
     """Return the field that holds captions, or say which there are."""
-    for name in FIELDS if wanted is None else (wanted,):
-        if name in there:
-            return name
-    missing = f"no {kind} {wanted!r}" if wanted else f"no {kind} {' or '.join(map(repr, FIELDS))}"
+    names = FIELDS if wanted is None else (wanted,)
+    if (found := next((name for name in names if name in there), None)) is not None:
+        return found
+    missing = f"no {kind} {' or '.join(map(repr, names))}"
     if not any(there):
         raise CaptionError(f"{where}: {missing}; there are none at all")
-    names = ", ".join(map(shorten, there[:20]))
-    raise CaptionError(
-        f"{where}: {missing}; there {'is' if len(there) == 1 else 'are'} {names}. Name one with --field."
-    )
+    listed = f"{'is' if len(there) == 1 else 'are'} {', '.join(map(shorten, there[:20]))}"
+    raise CaptionError(f"{where}: {missing}; there {listed}. Name one with --field.")

@@ -1,4 +1,4 @@
-"""A caption base: texts and their embeddings for one backbone; label sets are worked out for the labels in use."""
+"""Caption bases, texts and their embeddings for one backbone: built, saved, and opened wherever they are."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import json
 import logging
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from mltta.arrays import Array, normalize, to_numpy
 from mltta.captions.read import read_texts
 from mltta.errors import CaptionError
 from mltta.model.search import Search
-from mltta.storage import atomic, checksums
+from mltta.storage import atomic, checksums, hub
 from mltta.storage.folders import MINI, cache_folder
 from mltta.storage.reading import LABELS, parse_json, read_bytes, reading
 
@@ -32,6 +31,8 @@ FORMAT = "mltta-captions-2"
 UNCHECKED = "mltta-captions-1"
 TEXT_BYTES = 4 << 30
 _KINDS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8}
+#: how people write that a method is to do without captions
+NONE = "none"
 DAMAGED = "build it again, or fetch it again"
 #: what a base is on disk, in the order they are written
 FILES = ("texts.txt", "embeddings.safetensors", "config.json")
@@ -114,15 +115,9 @@ class CaptionBase:
             levels = np.rint(self.embeddings / scale).astype(np.int8)
             tensors = {"embeddings": levels, "scale": np.ascontiguousarray(scale[:, 0])}
         held = save(tensors)
-        config = {
-            "format": FORMAT,
-            "captions": len(self),
-            "dim": self.embeddings.shape[1],
-            "backbone": self.fingerprint,
-            "model": self.model,
-            "texts_blake2b": _digest(text),
-            "embeddings_crc32": f"{checksums.of_bytes(held):08x}",
-        }
+        config = {"format": FORMAT, "captions": len(self), "dim": self.embeddings.shape[1]}
+        config |= {"backbone": self.fingerprint, "model": self.model, "texts_blake2b": _digest(text)}
+        config["embeddings_crc32"] = f"{checksums.of_bytes(held):08x}"
         said = (json.dumps(checksums.sealed(config), indent=1) + "\n").encode()
         # whoever has an old file mapped keeps it whole; one of each kind from another base does not load
         (folder / "config.json").unlink(missing_ok=True)
@@ -210,8 +205,9 @@ def _mapped(file: Path, name: str) -> NDArray[Any]:
     start, shape = 8 + length + about["data_offsets"][0], tuple(about["shape"])
     if not all(shape):  # which no file can be mapped to
         return np.zeros(shape, _KINDS[kind])
-    # copy-on-write, as torch warns of arrays that cannot be written to
-    return np.asarray(np.memmap(file, _KINDS[kind], "c", start, shape))
+    return np.asarray(
+        np.memmap(file, _KINDS[kind], "c", start, shape)
+    )  # as torch warns of one that is read-only
 
 
 def _lengths(embeddings: NDArray[Any]) -> NDArray[np.float64]:
@@ -221,17 +217,49 @@ def _lengths(embeddings: NDArray[Any]) -> NDArray[np.float64]:
     return np.concatenate([np.einsum("nd,nd->n", part, part) for part in parts] or [np.zeros(0)])
 
 
-def holds_base(folder: Path) -> bool:
-    """Whether a folder holds a whole base; what a killed save has left does not count."""
-    with suppress(CaptionError):
-        CaptionBase.load(folder)
-        return True
-    return False
-
-
 def describe(base: CaptionBase) -> str:
     """Say which model a base belongs to."""
     return f"{base.model or 'unnamed'} (weights {base.fingerprint[:8]})"
+
+
+def chosen_captions(
+    source: CaptionBase | str | os.PathLike[str] | Literal[False], backbone: Backbone
+) -> CaptionBase | Literal[False]:
+    """The captions to use: a base, where one is, False or "none" for no captions."""
+    if source is False or isinstance(source, CaptionBase):
+        return source
+    return False if os.fspath(source) == NONE else open_captions(source, backbone)
+
+
+def open_captions(source: str | os.PathLike[str], backbone: Backbone) -> CaptionBase:
+    """The base that fits a backbone, from a folder or "hf-hub:ORG/NAME"; or one built of what `read_texts` takes."""
+    bases = [CaptionBase.load(folder) for folder in base_folders(source)]
+    if not bases:
+        return CaptionBase.from_file(source, backbone)
+    if len(bases) == 1:
+        bases[0].check_backbone(backbone)
+    if fitting := [base for base in bases if base.fingerprint == backbone.text_fingerprint]:
+        return fitting[0]
+    raise CaptionError(
+        f"{os.fspath(source)} holds captions for {', '.join(map(describe, bases))}, but none for {backbone.name}. "
+        "Build them for this model too."
+    )
+
+
+def base_folders(source: str | os.PathLike[str]) -> list[Path]:
+    """The caption bases that a folder, or "hf-hub:ORG/NAME", is or holds, one a model; none for a file of texts."""
+    name = os.fspath(source)
+    if name == NONE:
+        raise CaptionError(
+            f"{NONE} means no captions, which are needed here: name a caption base (or ./{NONE})"
+        )
+    folder = hub.pull(name) if name.startswith(hub.PREFIX) else Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return [folder]
+    found = sorted(file.parent for file in folder.glob("*/config.json")) if folder.is_dir() else []
+    if not found and name.startswith(hub.PREFIX):
+        raise CaptionError(f"{name} holds no caption base")
+    return found
 
 
 def default_captions(backbone: Backbone) -> CaptionBase:

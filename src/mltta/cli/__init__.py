@@ -9,13 +9,13 @@ import logging
 import os
 import sys
 import traceback
-from typing import Annotated, TextIO
+from collections.abc import Callable
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from mltta.cli import cache, captions, eval, generate, keywords, lists, prompts, reproduce, serve, tag
-from mltta.cli.on_ray import WithRay
-from mltta.cli.options import shell
+from mltta.cli.options import WithRay, shell
 from mltta.errors import MlttaError
 
 #: what a disk, a folder or a system may say, and no fault of ours
@@ -29,26 +29,32 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-GROUPS = {
-    app: (tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods, lists.models),
-    captions.app: (
-        generate.generate,
-        captions.build,
-        captions.info,
-        captions.search,
-        captions.merge,
-        captions.push,
+#: by the word before them, none for most: what the help says, and the commands
+GROUPS: dict[str, tuple[str, tuple[Callable[[Any], None], ...]]] = {
+    "": (
+        "",
+        (tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods, lists.models),
     ),
-    prompts.app: (prompts.push, prompts.info),
-    cache.app: (cache.list_, cache.clear),
+    "captions": (
+        "Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
+        (generate.generate, captions.build, captions.info, captions.search, captions.merge, captions.push),
+    ),
+    "prompts": (
+        "Look at a file of learned prompts (CoOp's, MaPLe's), or share it.",
+        (prompts.push, prompts.info),
+    ),
+    "cache": (
+        "List or remove the view features that `mltta eval` caches on disk.",
+        (cache.list_, cache.clear),
+    ),
+    "keywords": ("Keywords that `mltta tag --keywords` has written into photos.", (keywords.undo,)),
 }
-for group, runs in GROUPS.items():
+for word, (about, runs) in GROUPS.items():
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown") if word else app
     for run in runs:
         group.command(run.__name__.rstrip("_"), cls=WithRay)(shell(run))
-app.add_typer(captions.app, name="captions")
-app.add_typer(prompts.app, name="prompts")
-app.add_typer(cache.app, name="cache")
-app.add_typer(keywords.app, name="keywords")
+    if word:
+        app.add_typer(group, name=word, help=about)
 
 
 def show_version(asked: bool) -> None:

@@ -2,56 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import typer
 
-from mltta.cli.options import argument, option
+from mltta.cli.options import Options, argument, option
 from mltta.errors import ConfigError
 
-app = typer.Typer(
-    no_args_is_help=True, help="List or remove the view features that `mltta eval` caches on disk."
-)
 
-
-@dataclass(frozen=True, kw_only=True)
-class ListOptions:
+class ListOptions(Options):
     """List cached features: model, views, images, size."""
 
 
 def list_(options: ListOptions) -> None:
-    """Print a table of the cached features."""
     from rich.console import Console
     from rich.table import Column, Table
 
     from mltta.session.cache import feature_folder, list_stores
 
-    stores = list_stores()
     name = Column("name", no_wrap=True, min_width=16)  # whole on a narrow screen too: `clear` asks for it
     table = Table(name, "model", "views", "AugMix", "seed", "precision", "images", "size")
-    for store in stores:
-        key, spec = store.key, store.spec
-        table.add_row(
-            store.folder.name,
-            key["model"],
-            str(store.views),
-            "yes" if spec.augmix else "no",
-            str(key["seed"]),
-            key["arithmetic"],
-            f"{store.images:,}",
-            _size(store.size),
-        )
+    for store in (stores := list_stores()):
+        key, augmix = store.key, "yes" if store.spec.augmix else "no"
+        row = (store.folder.name, key["model"], store.views, augmix, key["seed"], key["arithmetic"])
+        table.add_row(*map(str, row), f"{store.images:,}", _size(store.size))
     console = Console()
     if stores:
         console.print(table)
-    console.print(
-        f"{len(stores)} kinds of features, {_size(sum(s.size for s in stores))}, in {feature_folder()}",
-        soft_wrap=True,
-    )
+    size = _size(sum(store.size for store in stores))
+    console.print(f"{len(stores)} kinds of features, {size}, in {feature_folder()}", soft_wrap=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClearOptions:
+class ClearOptions(Options):
     """Remove cached features: those named, or all."""
 
     names: tuple[str, ...] = argument("NAME…", "Names as in `mltta cache list`.", ())
@@ -59,11 +39,9 @@ class ClearOptions:
 
 
 def clear(options: ClearOptions) -> None:
-    """Remove cached features, and say how much space that frees."""
-    from mltta.session.cache import clear as remove
-    from mltta.session.cache import list_stores
+    from mltta.session import cache
 
-    stores = {store.folder.name: store for store in list_stores()}
+    stores = {store.folder.name: store for store in cache.list_stores()}
     unknown = [name for name in options.names if name not in stores]
     if unknown:
         raise ConfigError(f"no features called {', '.join(unknown)}; `mltta cache list` shows what there is")
@@ -72,7 +50,7 @@ def clear(options: ClearOptions) -> None:
     chosen = [stores[name] for name in (stores if options.all else dict.fromkeys(options.names))]
     freed = sum(store.size for store in chosen)
     for store in chosen:
-        remove(store)
+        cache.clear(store)
     typer.echo(f"removed {len(chosen)} kinds of features, {_size(freed)}")
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from mltta.captions.quality import Quality
     from mltta.captions.store import CaptionBase
     from mltta.labels import LabelSet
 
@@ -30,12 +29,11 @@ def show(
     bases: list[dict[str, Any]], as_json: bool, texts: Sequence[str] = (), labels: LabelSet | None = None
 ) -> None:
     """Print what bases are, and how well their texts cover labels, if any are given."""
-    from mltta.captions.quality import quality
+    from mltta.captions.nouns import quality
 
     cover = None if labels is None else quality(texts, labels)
     if as_json:
-        said = {"bases": bases} | ({} if cover is None else {"quality": cover.to_dict()})
-        typer.echo(json.dumps(said, ensure_ascii=False, indent=1))
+        print_json({"bases": bases} | ({} if cover is None else {"quality": cover.to_dict()}))
         return
     for base in bases:
         more = f", {base['dropped']:,} repeated left out" if "dropped" in base else ""
@@ -43,26 +41,24 @@ def show(
             f"{base['folder']}: {base['captions']:,} captions{more}, {base['dim']} numbers each, "
             f"by {base['model'] or 'a model without a name'} (weights {base['weights'][:8]})"
         )
-    if cover is not None:
-        show_quality(cover)
-
-
-def show_quality(cover: Quality) -> None:
-    """Print a quality report as tables and a sentence."""
+    if cover is None:
+        return
     said = cover.to_dict()
-    spread = said["captions_per_label"]
-    print_table(("label", "captions"), [(name, f"{count:,}") for name, count in said["by_label"].items()])
-    shares = [
-        (str(size), f"{count:,}", f"{count / cover.captions:.1%}") for size, count in enumerate(cover.sizes)
-    ]
-    print_table(("labels per caption", "captions", "share"), shares)
-    least, median, most = spread["min"], spread["median"], spread["max"]
-    typer.echo(f"captions per label: minimum {least:,}, median {median:,g}, maximum {most:,}")
-    never = ", ".join(cover.never)
-    typer.echo(f"labels never mentioned: {len(cover.never)} of {len(cover.labels)}{never and f': {never}'}")
+    print_table("label", "captions", rows=[(name, f"{count:,}") for name, count in said["by_label"].items()])
+    sizes = enumerate(cover.sizes)
+    shares = [(str(size), f"{count:,}", f"{count / cover.captions:.1%}") for size, count in sizes]
+    print_table("labels per caption", "captions", "share", rows=shares)
+    spread = "captions per label: minimum {min:,}, median {median:,g}, maximum {max:,}"
+    typer.echo(spread.format(**said["captions_per_label"]))
+    never = ": ".join(filter(None, [f"{len(cover.never)} of {len(cover.labels)}", ", ".join(cover.never)]))
+    typer.echo(f"labels never mentioned: {never}")
 
 
-def print_table(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def print_json(said: Any) -> None:
+    typer.echo(json.dumps(said, ensure_ascii=False, indent=1))
+
+
+def print_table(*titles: str, rows: Iterable[tuple[str, ...]]) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from mltta.cli import groups
-from mltta.cli.caption_report import about, print_table, show
-from mltta.cli.options import argument, option
+from mltta.cli.caption_report import about, print_json, print_table, show
+from mltta.cli.options import Options, argument, option
 from mltta.errors import CaptionError, ConfigError
 
 if TYPE_CHECKING:
@@ -23,38 +23,29 @@ if TYPE_CHECKING:
     from mltta.labels import LabelSet
     from mltta.model.backbone import Backbone
 
-app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    help="Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
-)
 #: marks a folder whose base is still being written
 UNFINISHED = ".mltta-unfinished"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportOptions:
+class ReportOptions(Options):
     """What is printed."""
 
     json: bool = option(False, "Print JSON.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CoverOptions(ReportOptions, groups.SynonymOptions):
     """Whose coverage is reported."""
 
     labels: str | None = option(None, "Report how well the captions cover these labels.", "-l")
 
 
-@dataclass(frozen=True, kw_only=True)
-class FolderOptions:
+class FolderOptions(Options):
     """Where a base is written."""
 
     out: Path = option(MISSING, "Folder for the base.", "-o", metavar="DIR")
     compact: bool = option(False, "Store one byte per number: a quarter of the size.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class BuildOptions(FolderOptions, CoverOptions, groups.WeightsOptions):
     """Embed captions once, for one model or several.
 
@@ -76,7 +67,6 @@ class BuildOptions(FolderOptions, CoverOptions, groups.WeightsOptions):
     field: str | None = option(None, "Field or column with the captions (default: caption or text).")
 
 
-@dataclass(frozen=True, kw_only=True)
 class InfoOptions(CoverOptions):
     """Say what a caption base is, and with `--labels` how well it covers a label set.
 
@@ -87,7 +77,6 @@ class InfoOptions(CoverOptions):
     source: str = argument("FOLDER", "A caption base, or hf-hub:ORG/NAME.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class SearchOptions(ReportOptions, groups.CaptionOptions, groups.SynonymOptions, groups.ModelOptions):
     """Show the captions nearest to a text or an image, and the labels they name.
 
@@ -106,7 +95,6 @@ class SearchOptions(ReportOptions, groups.CaptionOptions, groups.SynonymOptions,
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class MergeOptions(FolderOptions, ReportOptions):
     """Join caption bases of the same model into one, without embedding anything again.
 
@@ -116,7 +104,6 @@ class MergeOptions(FolderOptions, ReportOptions):
     folders: tuple[str, ...] = argument("A B…", "Caption bases of one model.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PushOptions(ReportOptions, groups.HubOptions):
     """Share a caption base on the Hugging Face hub; log in with `hf auth login` first.
 
@@ -128,25 +115,23 @@ class PushOptions(ReportOptions, groups.HubOptions):
 
 
 def build(options: BuildOptions) -> None:
-    """Embed captions and write a base for each model."""
     from mltta.captions.read import read_texts
     from mltta.captions.store import CaptionBase
 
-    models: list[str | None] = list(options.model) or [None]
-    if options.weights is not None and len(models) > 1:
-        raise ConfigError("--weights belongs to one model: build the others with a command each")
-    several, out = len(models) > 1, options.out
-    folders = [out / folder_name(name) if name and several else out for name in models]
-    if len(set(folders)) < len(folders):
-        raise ConfigError("--model: the same model is given twice")
-    for folder in folders:
+    models: dict[Path, str | None] = {options.out: next(iter(options.model), None)}
+    if len(options.model) > 1:
+        models = {options.out / folder_name(name): name for name in options.model}
+        if options.weights is not None:
+            raise ConfigError("--weights belongs to one model: build the others with a command each")
+        if len(models) < len(options.model):
+            raise ConfigError("--model: the same model is given twice")
+    for folder in models:
         refuse_used(folder)
-    wanted = covered(options)
+    wanted, said = covered(options), []
     read = (text for source in options.sources for text in read_texts(source, options.field))
     texts = list(dict.fromkeys(read))
-    said = []
-    with writing(folders):
-        for name, folder in zip(models, folders, strict=True):
+    with writing(*models):
+        for folder, name in models.items():
             base = CaptionBase.build(texts, groups.open_backbone(options, name))
             base.save(folder, options.compact)
             said.append(about(base, folder))
@@ -154,7 +139,6 @@ def build(options: BuildOptions) -> None:
 
 
 def info(options: InfoOptions) -> None:
-    """Print what bases are."""
     from mltta.captions.store import CaptionBase
 
     wanted = covered(options)
@@ -164,45 +148,36 @@ def info(options: InfoOptions) -> None:
 
 
 def search(options: SearchOptions) -> None:
-    """Print the captions nearest to a query."""
     from mltta.captions.nouns import label_matches
-    from mltta.captions.open import open_captions
-    from mltta.captions.store import default_captions
+    from mltta.captions.store import default_captions, open_captions
 
     wanted = groups.with_synonyms(options.labels, options)
     backbone = groups.open_backbone(options)
-    captions = options.captions
-    base = default_captions(backbone) if captions is None else open_captions(captions, backbone)
-    found = base.nearest(query_feature(options.query, backbone), options.number)
-    named = label_matches([text for _, text in found], wanted)
-    rows: list[dict[str, Any]] = [
-        {"similarity": similarity, "caption": text, "labels": [wanted.names[i] for i in labels_of]}
-        for (similarity, text), labels_of in zip(found, named, strict=True)
-    ]
+    source = options.captions
+    base = default_captions(backbone) if source is None else open_captions(source, backbone)
+    near = base.nearest(query_feature(options.query, backbone), options.number)
+    matches = label_matches([text for _, text in near], wanted)
+    names, rows = ("similarity", "caption", "labels"), []
+    for (similarity, text), named in zip(near, matches, strict=True):
+        rows.append((similarity, text, [wanted.names[i] for i in named]))
     if options.json:
-        typer.echo(json.dumps(rows, ensure_ascii=False, indent=1))
-        return
-    print_table(
-        ("similarity", "caption", "labels"),
-        [(f"{row['similarity']:.3f}", row["caption"], ", ".join(row["labels"])) for row in rows],
-    )
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(*names, rows=[(f"{score:.3f}", text, ", ".join(found)) for score, text, found in rows])
 
 
 def merge(options: MergeOptions) -> None:
-    """Join bases into one."""
     from mltta.captions.store import CaptionBase
 
-    out = options.out
-    refuse_used(out)
+    refuse_used(options.out)
     bases = [CaptionBase.load(base) for folder in options.folders for base in folders_of(folder)]
     merged = CaptionBase.merge(bases)
-    with writing([out]):
-        merged.save(out, options.compact)
-    show([about(merged, out) | {"dropped": sum(map(len, bases)) - len(merged)}], options.json)
+    with writing(options.out):
+        merged.save(options.out, options.compact)
+    show([about(merged, options.out) | {"dropped": sum(map(len, bases)) - len(merged)}], options.json)
 
 
 def push(options: PushOptions) -> None:
-    """Send bases to the hub."""
     from mltta.captions.store import FILES, CaptionBase
     from mltta.storage import hub
 
@@ -223,7 +198,7 @@ def covered(options: CoverOptions) -> LabelSet | None:
 def query_feature(query: str, backbone: Backbone) -> Tensor:
     """The unit feature (D) of an image, if the query is called like one, or else of a text."""
     from mltta.images.decode import load_image
-    from mltta.images.kinds import SUFFIXES
+    from mltta.images.find import SUFFIXES
     from mltta.images.specs import ViewSpec
     from mltta.images.views import render_views
 
@@ -242,20 +217,18 @@ def folder_name(model: str) -> str:
 
 def folders_of(source: str) -> list[Path]:
     """The bases in a folder or on the hub, at least one."""
-    from mltta.captions.open import base_folders
+    from mltta.captions.store import base_folders
 
     found = base_folders(source)
-    if not found and not Path(source).exists():
-        raise CaptionError(f"there is nothing at {source}: check the spelling of the path")
     if not found:
-        raise CaptionError(
-            f"{source} is not a caption base: `mltta captions build` makes one from a file of captions"
-        )
+        made = "is not a caption base: `mltta captions build` makes one from a file of captions"
+        gone = f"there is nothing at {source}: check the spelling of the path"
+        raise CaptionError(f"{source} {made}" if Path(source).exists() else gone)
     return found
 
 
 @contextmanager
-def writing(folders: Sequence[Path]) -> Iterator[None]:
+def writing(*folders: Path) -> Iterator[None]:
     """Mark folders until their bases are written, so that a rerun may replace what a killed run left behind."""
     from mltta.captions.store import FILES
 
@@ -281,8 +254,6 @@ def refuse_used(folder: Path) -> None:
 
     if folder.exists() and not folder.is_dir():
         raise CaptionError(f"--out {folder} is a file: give a folder")
-    if (folder / UNFINISHED).exists():
-        return  # left by a run that was killed
-    for name in reversed(FILES):
-        if (folder / name).exists():
-            raise CaptionError(f"{folder} holds {name} already: remove it or give another --out")
+    held = next((name for name in reversed(FILES) if (folder / name).exists()), None)
+    if held and not (folder / UNFINISHED).exists():  # which a killed run would have left
+        raise CaptionError(f"{folder} holds {held} already: remove it or give another --out")

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from mltta.cli.progress import say
 from mltta.errors import ConfigError, MlttaError
+from mltta.output.formats import Record
+from mltta.output.gallery import for_gallery, thumbnail_folder
 from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
-from mltta.output.records import Record, printable
 from mltta.output.sorting import PicturePaths, Sorting
 from mltta.storage.atomic import writing
 
 if TYPE_CHECKING:
-    from mltta.cli.tag_options import TagOptions
+    from mltta.cli.tag import TagOptions
     from mltta.tagger import Tags
 
 
@@ -28,9 +28,8 @@ class Effect:
     def prepare(self, roots: Mapping[Any, Path | None]) -> None:
         """Hear of all photos of the run, in order, before any is tagged."""
 
-    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
-        """Do it with a photo; whether that changed the photo's file. Without tags, an earlier run tagged it."""
-        raise NotImplementedError
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool | None:
+        """Do it with a photo; true if that changed the photo's file. Without tags, an earlier run tagged it."""
 
     def notes(self) -> list[str]:
         """What was done, for the summary."""
@@ -38,14 +37,15 @@ class Effect:
 
 
 class Keywords(Effect):
-    """Writes the labels shown as keywords, into sidecar files or into JPEGs."""
+    """Writes the labels shown as keywords, into sidecar files or into JPEGs.
 
-    def __init__(self, how: str, dry: bool, failed: list[str]):
-        """Args:
+    Args:
         how: "sidecar" or "embed".
         dry: only print what would be written.
         failed: takes the reasons why some could not be.
-        """
+    """
+
+    def __init__(self, how: str, dry: bool, failed: list[str]):
         self._embed, self._dry, self._failed = how == "embed", dry, failed
         self._written = self._others = 0
 
@@ -61,7 +61,7 @@ class Keywords(Effect):
         self._written += changed
         if changed and self._dry:
             target = photo if self._embed else sidecar_of(photo)
-            typer.echo(printable(f"{target}: {', '.join(record['present']) or 'no keywords'}"), err=True)
+            say(f"{target}: {', '.join(record['present']) or 'no keywords'}")
         return changed and self._embed and not self._dry
 
     def notes(self) -> list[str]:
@@ -72,23 +72,22 @@ class Keywords(Effect):
             said = f"keywords would be written {place} {photos}"
         elif not self._written:
             said = "no keywords to write that were not there"
-        left = f"{self._others:,} are not JPEGs, and got none: --keywords sidecar takes every format"
-        return [said, left] if self._others else [said]
+        if not self._others:
+            return [said]
+        return [said, f"{self._others:,} are not JPEGs, and got none: --keywords sidecar takes every format"]
 
 
 class Sorted(Effect):
     """Copies or links photos into folders by label."""
 
     def __init__(self, sorting: Sorting, dry: bool):
-        self._sorting, self._dry, self._made = sorting, dry, 0
-        self.folder = self.home = sorting.home
+        self._sorting, self._dry, self._made, self.folder = sorting, dry, 0, sorting.home
 
-    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> None:
         made = self._sorting.put(photo, record["present"], self._dry)
         self._made += len(made)
         for target in made if self._dry else ():
-            typer.echo(printable(f"{photo} -> {target}"), err=True)
-        return False
+            say(f"{photo} -> {target}")
 
     def notes(self) -> list[str]:
         one, several = ("link", "links") if self._sorting.link else ("copy", "copies")
@@ -109,44 +108,41 @@ class Pictures(Effect):
         for photo, root in roots.items():
             self._paths(photo, root)
 
-    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> None:
         target = self._paths(photo, None)
         if tags is None:
             self._missing += not target.exists()
-            return False
+            return
         from mltta.images.decode import load_image
         from mltta.output.picture import annotate, where_sheet
 
         with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
             (where_sheet if self._heat else annotate)(load_image(photo), tags).save(target)
-        return False
 
     def notes(self) -> list[str]:
-        said = (
-            f"{self._missing:,} that were done before have no picture in {self.folder}: --overwrite makes all"
-        )
-        return [said] if self._missing else []
+        missing = f"{self._missing:,} that were done before have no picture in {self.folder}"
+        return [f"{missing}: --overwrite makes all"] if self._missing else []
 
 
 class Thumbnails(Effect):
     """Keeps what a gallery shows with each record."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, gallery: Path):
+        self.folder = thumbnail_folder(gallery)
 
-    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
+    def __call__(self, photo: Path, record: Record, tags: Tags | None) -> None:
         if tags is not None:
-            from mltta.output.gallery import for_gallery
-
             record.update(for_gallery(photo, tags.where))
-        return False
 
 
-def effects_of(options: TagOptions, paths: list[Path], unwritten: list[str]) -> list[Effect]:
+def effects_of(
+    options: TagOptions, outputs: Mapping[Path | None, str], paths: list[Path], unwritten: list[str]
+) -> list[Effect]:
     """What is done with each photo; copies are made after keywords were written, so that they have them.
 
     Args:
+        outputs: the format of each output; a gallery has thumbnails.
         paths: what is tagged, which copies must not lie among.
         unwritten: takes the reasons why photos got no keywords.
     """
@@ -157,9 +153,10 @@ def effects_of(options: TagOptions, paths: list[Path], unwritten: list[str]) -> 
         found.append(Keywords(options.keywords, options.dry_run, unwritten))
     for pattern, link in ((options.copy_to, False), (options.link_to, True)):
         if pattern is not None:
-            copies = Sorted(Sorting(pattern, link), options.dry_run)
-            found.append(copies)
-            if copies.home.resolve() in {path.resolve() for path in paths}:
+            sorting = Sorting(pattern, link)
+            if sorting.home.resolve() in {path.resolve() for path in paths}:
                 raise ConfigError("--copy-to and --link-to need a folder other than the one that is tagged")
+            found.append(Sorted(sorting, options.dry_run))
     pictures = ((options.annotate, False), (options.where, True))
-    return found + [Pictures(own, heat) for own, heat in pictures if own is not None]
+    found += [Pictures(own, heat) for own, heat in pictures if own is not None]
+    return found + [Thumbnails(path) for path, format in outputs.items() if path and format == "html"]

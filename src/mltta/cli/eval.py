@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from mltta.cli import groups
-from mltta.cli.on_ray import spread_by
-from mltta.cli.options import TableFormat, argument, option, write_text
+from mltta.cli.options import Options, TableFormat, argument, option, write_text
 from mltta.cli.progress import counted
 from mltta.cli.settings import settings_of
 from mltta.errors import ConfigError
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 DEFAULT_METHODS = ("clip", "ml-tta")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DatasetOptions:
+class DatasetOptions(Options, panel="Dataset"):
     """Which images of a dataset are measured, and how its labels are read."""
 
-    PANEL: ClassVar[str | None] = "Dataset"
     labels: str | None = option(None, "folder, hf: label list (default: all in the annotations).", "-l")
     split: str | None = option(None, "Split (default: the published one), e.g. train2017.")
     annotations: Path | None = option(None, "folder: CSV or JSON Lines file; objects365: JSON file.")
@@ -44,7 +42,6 @@ class DatasetOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class EvalOptions(
     DatasetOptions,
     groups.QuestionOptions,
@@ -86,8 +83,7 @@ class EvalOptions(
     verbose: bool = option(False, "Also print what is chosen: device, precision, batch size.", "-v")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareOptions:
+class CompareOptions(Options):
     """Results of `mltta eval` side by side, with differences paired image by image.
 
     **Examples**
@@ -105,33 +101,22 @@ class CompareOptions:
 
 
 def eval_(options: EvalOptions) -> None:
-    """Measure methods, print a table, and say where the time went."""
+    from mltta.cli.on_ray import spread_by
     from mltta.evaluation.comparison import comparison, lines
     from mltta.evaluation.evaluate import evaluate
     from mltta.tables.render import render
 
     recipes, images, backbone = recipes_of(options), dataset_of(options), groups.open_backbone(options)
     with spread_by(options) as spread, counted("evaluating", len(images)) as progress:
-        done = evaluate(
-            images,
-            backbone,
-            recipes,
-            out=options.out,
-            cache=not options.no_cache,
-            fresh=options.fresh,
-            progress=progress,
-            spread=spread,
-            **groups.asked(options),
-        )
-    if not any(len(result.scored) for result in done.results):  # there is no table to print
+        how = groups.asked(options) | options.chosen("out", "fresh") | {"cache": not options.no_cache}
+        done = evaluate(images, backbone, recipes, progress=progress, spread=spread, **how)
+    if not any(len(result.scored) for result in done.results):  # there is no table
         fail(done.results, images)
     found = lines(done.results, draws=options.draws)
-    for line in found:
-        for summary in line.summaries:
-            summary.save()
+    for summary in (summary for line in found for summary in line.summaries):
+        summary.save()
     typer.echo(render(comparison(found), options.format))
-    for line_ in tell(done):
-        typer.echo(line_, err=True)
+    typer.echo("\n".join(tell(done)), err=True)
     fail(done.results, images)
 
 
@@ -145,19 +130,19 @@ def recipes_of(options: EvalOptions) -> list[Recipe]:
     if not options.method:
         typer.echo(f"no --method given: running {' and '.join(names)}", err=True)
     chosen = settings_of(names, options.set, options.settings)
-    recipes = []
-    for name in names:
-        several = method_class(name).online and options.orders > 1
-        for order in range(options.orders) if several else (None,):
-            recipes.append(Recipe(name, chosen[name], options.preset, order=order))
-    return recipes
+    several: Sequence[int | None] = range(options.orders) if options.orders > 1 else [None]
+    return [
+        Recipe(name, chosen[name], options.preset, order=order)
+        for name in names
+        for order in (several if method_class(name).online else [None])
+    ]
 
 
 def dataset_of(options: EvalOptions) -> Dataset:
     """The images, as many of them and as corrupted as the options say."""
     from mltta.data import load_dataset
 
-    named = {one.name: getattr(options, one.name) for one in fields(DatasetOptions)}
+    named = options.chosen(*(one.name for one in fields(DatasetOptions)))
     images = load_dataset(options.dataset, options.data, config=named.pop("hf_config"), **named)
     if options.synonyms is not None or options.wordnet:
         images = replace(images, labels=groups.with_synonyms(images.labels, options))
@@ -182,7 +167,6 @@ def cut(images: Dataset, options: groups.DatasetRunOptions, seed: int) -> Datase
 
 
 def compare(options: CompareOptions) -> None:
-    """Print results side by side."""
     from mltta.evaluation.comparison import by_dataset, comparison, lines
     from mltta.evaluation.results import find_results
     from mltta.evaluation.results_page import comparison_page
@@ -196,10 +180,8 @@ def compare(options: CompareOptions) -> None:
     groups = [lines(group, draws=options.draws) for group in by_dataset(whole or given)]
     tables = [render(comparison(found), options.format) for found in groups]
     if options.format == "json" and len(tables) > 1:
-        typer.echo("[" + ",\n".join(table.strip() for table in tables) + "]")
-    else:
-        for table in tables:
-            typer.echo(table)
+        tables = ["[" + ",\n".join(table.strip() for table in tables) + "]"]
+    typer.echo("\n".join(tables))
     if options.html is not None:
         write_text(options.html, comparison_page(groups))
         typer.echo(f"wrote {options.html}", err=True)
@@ -222,9 +204,8 @@ def fail(results: list[Result], dataset: Dataset) -> None:
     failed = {id: why for result in results for id, why in result.failed.items()}
     if not failed:
         return
-    typer.echo(f"{len(failed):,} of {len(dataset):,} images could not be read:", err=True)
-    for id, why in list(failed.items())[:20]:
-        typer.echo(f"  {id}: {why}", err=True)
-    if len(failed) > 20:
-        typer.echo(f"  and {len(failed) - 20:,} more, in summary.json", err=True)
+    said = [f"{len(failed):,} of {len(dataset):,} images could not be read:"]
+    said += [f"  {id}: {why}" for id, why in list(failed.items())[:20]]
+    said += [f"  and {len(failed) - 20:,} more, in summary.json"] if len(failed) > 20 else []
+    typer.echo("\n".join(said), err=True)
     raise typer.Exit(1)

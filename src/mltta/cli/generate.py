@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import typer
 
-from mltta.cli.options import option
+from mltta.cli.options import Options, option
 from mltta.cli.progress import counted
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mltta.captions.generate.asking import CaptionEngine
     from mltta.captions.generate.build import Generated
+    from mltta.captions.generate.sampling import CaptionEngine
     from mltta.labels import LabelSet
 
 ENDPOINT = "Endpoint"
 
 
-@dataclass(frozen=True, kw_only=True)
-class GenerateOptions:
+class GenerateOptions(Options):
     """Write captions for your labels, as the paper does: draw up to five labels, ask a language model for a
     sentence of less than 15 words with them, keep the sentences that are short and name a label.
 
@@ -66,32 +65,22 @@ class GenerateOptions:
 
 
 def generate(options: GenerateOptions) -> None:
-    """Ask for captions until enough are kept, and say what was kept."""
     from mltta.captions.generate.build import generate_captions
     from mltta.captions.generate.sampling import Cooccurrence
     from mltta.labels import LabelSet
 
     labels, out, count = LabelSet.of(options.labels), options.out, options.count
     counts = None if options.cooccurrence is None else Cooccurrence.load(options.cooccurrence, labels)
-    writer = open_engine(options, labels)
+    engine, how = open_engine(options, labels), options.chosen("attempts", "seed")
     try:
         with counted("captions", count) as progress:
             done = generate_captions(
-                labels,
-                writer,
-                out,
-                count,
-                attempts=options.attempts,
-                seed=options.seed,
-                cooccurrence=counts,
-                progress=lambda kept: progress(kept, count),
+                labels, engine, out, count, cooccurrence=counts, progress=progress, **how
             )
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the answers are in {out}. Rerun the command to continue", err=True)
         raise typer.Exit(130) from None
-    for line in tell(done, labels):
-        typer.echo(line)
-    typer.echo(f"wrote {out}")
+    typer.echo("\n".join([*tell(done, labels), f"wrote {out}"]))
     if len(done.captions) < count:
         typer.echo(
             f"{len(done.captions):,} of {count:,} captions after {len(done.entries):,} attempts: "
@@ -104,23 +93,16 @@ def generate(options: GenerateOptions) -> None:
 def open_engine(options: GenerateOptions, labels: LabelSet) -> CaptionEngine:
     """The endpoint's client, or the composer."""
     if options.engine == "composer":
-        from mltta.captions.generate.asking import ComposerEngine
+        from mltta.captions.generate.sampling import ComposerEngine
 
         return ComposerEngine(labels)
     from mltta.captions.generate.endpoint import OPENAI, OpenAIEngine
 
     if options.model is None:
         raise ConfigError("--engine openai needs --model")
-    return OpenAIEngine(
-        options.model,
-        options.base_url or OPENAI,
-        key=os.environ.get("OPENAI_API_KEY"),
-        temperature=options.temperature,
-        max_tokens=options.max_tokens,
-        concurrency=options.concurrency,
-        timeout=options.timeout,
-        retries=options.retries,
-    )
+    how = options.chosen("temperature", "max_tokens", "concurrency", "timeout", "retries")
+    key = os.environ.get("OPENAI_API_KEY")
+    return OpenAIEngine(options.model, options.base_url or OPENAI, key=key, **how)
 
 
 def tell(done: Generated, labels: LabelSet) -> list[str]:
@@ -128,13 +110,13 @@ def tell(done: Generated, labels: LabelSet) -> list[str]:
     from mltta.captions.nouns import label_matches
 
     kept, answers = len(done.captions), len(done.entries)
-    named = {label for labels_of in label_matches(done.captions, labels) for label in labels_of}
+    named = set().union(*label_matches(done.captions, labels))
     said = [
         f"{kept:,} captions kept of {answers:,} answers ({kept / answers:.1%}), "
         f"naming {len(named)} of {len(labels)} labels"
     ]
-    reasons = [f"{n:,} {why}" for why, n in done.rejected.most_common()]
-    said += [f"  not kept: {', '.join(reasons)}"] if reasons else []
+    if done.rejected:
+        said.append(f"  not kept: {', '.join(f'{n:,} {why}' for why, n in done.rejected.most_common())}")
     if not done.new:
         return [*said, "  nothing was left to ask"]
     seconds = max(done.seconds, 1e-3)
@@ -142,6 +124,5 @@ def tell(done: Generated, labels: LabelSet) -> list[str]:
     said.append(f"  {done.new:,} answers in {seconds:.1f} s, {done.new / seconds:.2f}/s{before}")
     if any(done.tokens):
         question, answer = done.tokens
-        rate = answer / seconds
-        said.append(f"  {question:,} tokens asked, {answer:,} tokens answered, {rate:.0f}/s")
+        said.append(f"  {question:,} tokens asked, {answer:,} tokens answered, {answer / seconds:.0f}/s")
     return said

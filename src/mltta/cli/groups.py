@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from mltta.cli.options import argument, option
+from mltta.cli.options import Options, argument, option
 
 if TYPE_CHECKING:
     from mltta.labels import LabelSet, LabelSource
@@ -16,11 +16,9 @@ if TYPE_CHECKING:
 LABELS, METHOD, PERFORMANCE = "Labels and captions", "Method", "Performance"
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceOptions:
+class DeviceOptions(Options, panel=PERFORMANCE):
     """Where and how precisely a model computes."""
 
-    PANEL: ClassVar[str | None] = PERFORMANCE
     device: str = option("auto", "auto, cpu, cuda, cuda:1, mps …")
     dtype: str | None = option(None, "Image tower: float32, bfloat16 or float16 (default: by device).")
     accelerate: str | None = option(
@@ -28,11 +26,9 @@ class DeviceOptions:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class WeightsOptions(DeviceOptions):
+class WeightsOptions(DeviceOptions, panel="Model"):
     """What is loaded into a model."""
 
-    PANEL: ClassVar[str | None] = "Model"
     weights: str | None = option(None, "A pretrained tag or a local weights file.")
     prompts: str | None = option(
         None,
@@ -44,11 +40,9 @@ class WeightsOptions(DeviceOptions):
     allow_remote_code: bool = option(False, "Run the tokenizer code of a model folder or repository.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions(WeightsOptions):
+class ModelOptions(WeightsOptions, panel=None):
     """One model."""
 
-    PANEL: ClassVar[str | None] = None
     model: str | None = option(
         None,
         "mini (included), ViT-B/16, an open_clip NAME:TAG, hf-hub:ORG/NAME[@REVISION], or a folder.",
@@ -56,30 +50,24 @@ class ModelOptions(WeightsOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SynonymOptions:
+class SynonymOptions(Options, panel=LABELS):
     """Further words for labels."""
 
-    PANEL: ClassVar[str | None] = LABELS
     synonyms: Path | None = option(None, 'Synonyms: JSON {"sofa": ["settee"]}, or CSV lines sofa,settee.')
     wordnet: bool = option(False, "Also use WordNet's synonyms (mltta[wordnet]).")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaptionOptions:
+class CaptionOptions(Options, panel=LABELS):
     """Which captions are retrieved."""
 
-    PANEL: ClassVar[str | None] = LABELS
     captions: str | None = option(
         None, "Caption base, hf-hub:ORG/NAME, caption file (.txt .jsonl .csv, COCO's .json, .gz), or none."
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class QuestionOptions(CaptionOptions, SynonymOptions):
+class QuestionOptions(CaptionOptions, SynonymOptions, panel=LABELS):
     """How labels are put to a model."""
 
-    PANEL: ClassVar[str | None] = LABELS
     template: str | None = option(
         None,
         "Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt.",
@@ -88,11 +76,9 @@ class QuestionOptions(CaptionOptions, SynonymOptions):
     descriptions: Path | None = option(None, "JSON file {label: [sentences]}, averaged with the template.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class MethodOptions:
+class MethodOptions(Options, panel=METHOD):
     """The settings of methods."""
 
-    PANEL: ClassVar[str | None] = METHOD
     set: tuple[str, ...] = option(
         (),
         "A setting, e.g. views=16; of one of several methods: ml-tta.views=16.",
@@ -108,19 +94,16 @@ class MethodOptions:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class HubOptions:
+class HubOptions(Options):
     """Where something is shared."""
 
     name: str = argument("ORG/NAME", "Repository on the Hugging Face hub.")
     private: bool = option(False, "Visible only to you and your organisation.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(Options, panel=PERFORMANCE):
     """How a run is carried out; no result depends on it."""
 
-    PANEL: ClassVar[str | None] = PERFORMANCE
     batch_size: int | None = option(None, "Images per batch on a GPU.", min=1)
     compile: bool | None = option(None, "Compile the image tower (default: on a GPU, for long runs).")
 
@@ -132,7 +115,6 @@ class RunOptions:
         return Execution(self.batch_size, getattr(self, "workers", None), self.compile)
 
 
-@dataclass(frozen=True, kw_only=True)
 class DatasetRunOptions(RunOptions):
     """How a run over a dataset is carried out, and over how much of it."""
 
@@ -145,11 +127,9 @@ class DatasetRunOptions(RunOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpreadOptions:
+class SpreadOptions(Options, panel="Cluster"):
     """How work is spread over a cluster."""
 
-    PANEL: ClassVar[str | None] = "Cluster"
     ray: str | None = option(
         None,
         "Use Ray: the cluster at ADDRESS (default: a running one, or this machine).",
@@ -159,11 +139,9 @@ class SpreadOptions:
     ray_threads: int | None = option(None, "Concurrent photos per worker.", min=1)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RayOptions(SpreadOptions):
+class RayOptions(SpreadOptions, panel="Cluster"):
     """How photos are tagged on a cluster."""
 
-    PANEL: ClassVar[str | None] = "Cluster"
     ray_gpus: float = option(0.0, "GPUs per worker; fractions share a GPU.", min=0)
     shard_size: int | None = option(None, "Photos per shard (default: 32, growing to 1,024).", min=1)
 
@@ -173,15 +151,14 @@ def open_backbone(options: DeviceOptions, model: str | None = None) -> Backbone:
     from mltta.model.load import load_backbone
 
     group = WeightsOptions if isinstance(options, WeightsOptions) else DeviceOptions
-    given = {one.name: getattr(options, one.name) for one in fields(group)}
+    given = options.chosen(*(one.name for one in fields(group)))
     name = model or getattr(options, "model", None) or (None if given.get("weights") else "mini")
     return load_backbone(name, image_dtype=given.pop("dtype"), **given)
 
 
-def asked(options: Any) -> dict[str, Any]:
+def asked(options: Options) -> dict[str, Any]:
     """How labels are put to a model, and how that is carried out, as ``Tagger`` and ``evaluate`` take it."""
-    names = ("captions", "template", "descriptions", "teacher", "seed", "execution")
-    return {name: getattr(options, name) for name in names}
+    return options.chosen("captions", "template", "descriptions", "teacher", "seed", "execution")
 
 
 def with_synonyms(labels: LabelSource, options: SynonymOptions) -> LabelSet:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import typer
 
-from mltta.cli.options import argument, option
+from mltta.cli.options import Options, argument, option
 
 _REQUIRED = {
     "captions": "captions",
@@ -18,8 +17,7 @@ _REQUIRED = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class MethodsOptions:
+class MethodsOptions(Options):
     """List the methods, or the settings of one.
 
     `mltta methods` lists all of them, `mltta methods ml-tta` explains the settings of one: defaults, ranges, help.
@@ -29,8 +27,7 @@ class MethodsOptions:
     filter: str = option("", "Only names that contain or match this.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelsOptions:
+class ModelsOptions(Options):
     """List models that can be named with --model."""
 
     all: bool = option(False, "Every model and tag that open_clip knows.")
@@ -38,7 +35,6 @@ class ModelsOptions:
 
 
 def methods(options: MethodsOptions) -> None:
-    """Print the methods, or the settings of one."""
     from rich.console import Console
     from rich.table import Table
 
@@ -54,13 +50,10 @@ def methods(options: MethodsOptions) -> None:
         return
     cls = method_class(options.name)
     needs = [text for requirement, text in _REQUIRED.items() if requirement in cls.requires]
-    console.print(
-        f"{cls.name}: {cls.summary}\nrequires: {', '.join(needs) or 'nothing but views and labels'}"
-    )
-    if cls.online or cls.transductive:
-        console.print(
-            "online: learns from earlier images" if cls.online else "transductive: answers at the end"
-        )
+    said = [f"{cls.name}: {cls.summary}", f"requires: {', '.join(needs) or 'nothing but views and labels'}"]
+    said += ["online: learns from earlier images"] if cls.online else []
+    said += ["transductive: answers at the end"] if cls.transductive and not cls.online else []
+    console.print("\n".join(said))
     table = Table("setting", "default", "meaning", box=None)
     for field in dataclasses.fields(cls.Config):
         more = f" ({range_of(field)})" if range_of(field) else ""
@@ -71,7 +64,6 @@ def methods(options: MethodsOptions) -> None:
 
 
 def models(options: ModelsOptions) -> None:
-    """Print the names of models."""
     from mltta.model.names import list_models
 
     for name in list_models(options.filter, all=options.all):

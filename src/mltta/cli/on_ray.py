@@ -1,59 +1,44 @@
-"""`--ray`: the option whose address may be left out, and `mltta tag` on a cluster."""
+"""`--ray`: `mltta tag` on a cluster, and what has a cluster measure images for `mltta eval`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from typer.core import TyperCommand
 
 from mltta.cli.groups import SpreadOptions, with_synonyms
-from mltta.cli.tag_options import TagOptions, open_tagger
+from mltta.cli.options import ANY
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mltta.cli.tag import TagOptions
     from mltta.distributed.plan import Plan
-    from mltta.distributed.worker import Told
+    from mltta.distributed.tag_shards import Told
     from mltta.evaluation.measure import Spread
+    from mltta.tagger import Tagger
 
-#: a cluster that runs here already, or one that is started for the run
-ANY = "auto"
-_ADDRESS = re.compile(r"auto|local|ray://.+|[\w.-]+:\d+")
-
-
-class WithRay(TyperCommand):
-    """A command whose ``--ray`` takes an address or none."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        said = []
-        for word, after in zip_longest(args, args[1:], fillvalue=""):
-            bare = word == "--ray" and not _ADDRESS.fullmatch(after)
-            said.append(f"--ray={ANY}" if bare else word)
-        return super().parse_args(ctx, said)
+#: what needs the photos, or the order, of one machine
+ONE_MACHINE = ["annotate", "where", "watch", "keywords", "copy_to", "link_to", "format", "wide"]
 
 
-def refuse_with_ray(options: TagOptions, *names: str) -> None:
-    """Refuse what needs the photos, or the order, of one machine."""
-    asked = [name for name in names if getattr(options, name)]
-    if asked:
-        flag = asked[0].replace("_", "-")
-        raise ConfigError(f"--{flag} does not work with --ray: it runs on one machine, where the photos are")
-
-
-def tag_on_ray(options: TagOptions) -> int:
+def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger]) -> int:
     """Tag on a cluster into a folder of partitions, tell how it went, and give the exit code."""
-    from mltta.cli.closing import Closing
-    from mltta.cli.progress import Progress
+    for name in ONE_MACHINE:
+        if getattr(options, name):
+            flag = name.replace("_", "-")
+            raise ConfigError(
+                f"--{flag} does not work with --ray: it runs on one machine, where the photos are"
+            )
+    from mltta.cli.progress import Closing, Progress
     from mltta.distributed import tag
-    from mltta.distributed.cluster import Size, open_ray
-    from mltta.output.tag_formats import SUFFIXES
+    from mltta.distributed.cluster import open_ray
+    from mltta.output.formats import SUFFIXES
 
     open_ray()  # before any work is done
     output = options.output[0] if len(options.output) == 1 else None
@@ -83,10 +68,8 @@ def tag_on_ray(options: TagOptions) -> int:
             partial(open_tagger, asked) if options.ray_gpus else open_tagger(asked),
             list(options.images),
             _address(output),
-            address=None if options.ray == ANY else options.ray,
-            size=Size(options.ray_workers, options.ray_threads, options.ray_gpus),
-            shard_size=options.shard_size,
-            overwrite=options.overwrite,
+            **_cluster(options, options.ray_gpus),
+            **options.chosen("shard_size", "overwrite"),
             progress=heard,
         )
         closing.stop()
@@ -105,11 +88,17 @@ def spread_by(options: SpreadOptions) -> Iterator[Spread | None]:
     if options.ray is None:
         yield None
         return
-    from mltta.distributed import Size, measuring
+    from mltta.distributed import measuring
+
+    with measuring(**_cluster(options)) as spread:
+        yield spread
+
+
+def _cluster(options: SpreadOptions, gpus: float = 0.0) -> dict[str, Any]:
+    from mltta.distributed import Size
 
     address = None if options.ray == ANY else options.ray
-    with measuring(address, Size(options.ray_workers, options.ray_threads)) as spread:
-        yield spread
+    return {"address": address, "size": Size(options.ray_workers, options.ray_threads, gpus)}
 
 
 def _address(output: Path) -> str:

@@ -4,20 +4,57 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable
-from dataclasses import MISSING, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
+from itertools import zip_longest
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
+from typer.core import TyperCommand
 
-from mltta.cli.settings import read_config
-from mltta.errors import ConfigError
 from mltta.storage import atomic
 
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:  # Python 3.10 has none, and only a type checker reads it
+
+    def dataclass_transform(**_: Any) -> Callable[[type], type]:
+        return lambda cls: cls
+
+
 TableFormat = Literal["text", "markdown", "csv", "json", "latex"]
+#: a cluster that runs here already, or one that is started for the run
+ANY = "auto"
+_ADDRESS = re.compile(r"auto|local|ray://.+|[\w.-]+:\d+")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Options:
+    """What a command takes: each subclass is a frozen dataclass, and names the panel of the help that shows it."""
+
+    PANEL: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, panel: str | None = None) -> None:
+        cls.PANEL = panel
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    def chosen(self, *names: str) -> dict[str, Any]:
+        """Some of the options by name, as a function takes them."""
+        return {name: getattr(self, name) for name in names}
 
 
 def option(default: Any, help: str, short: str = "", *, panel: str | None = None, **more: Any) -> Any:
@@ -26,7 +63,7 @@ def option(default: Any, help: str, short: str = "", *, panel: str | None = None
     Args:
         default: MISSING for an option that is required.
         short: a second name, such as "-l".
-        panel: where the help shows it, by default the PANEL of its class, or among the options needed first.
+        panel: where the help shows it, by default the panel of its class, or among the options needed first.
         more: what else ``typer.Option`` takes: metavar, min, max, envvar …
     """
     names = (short,) if short else ()
@@ -36,6 +73,17 @@ def option(default: Any, help: str, short: str = "", *, panel: str | None = None
 def argument(metavar: str, help: str, default: Any = MISSING) -> Any:
     """A field that the shell sets by position."""
     return field(default=default, metadata={"typer": {"metavar": metavar, "help": help}})
+
+
+class WithRay(TyperCommand):
+    """A command whose ``--ray`` takes an address or none."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        said = []
+        for word, after in zip_longest(args, args[1:], fillvalue=""):
+            bare = word == "--ray" and not _ADDRESS.fullmatch(after)
+            said.append(f"--ray={ANY}" if bare else word)
+        return super().parse_args(ctx, said)
 
 
 def shell(run: Callable[[Any], None]) -> Callable[..., None]:
@@ -49,11 +97,11 @@ def shell(run: Callable[[Any], None]) -> Callable[..., None]:
     owners: dict[str, type] = {}
     for base in options.__mro__:  # a command's own options come first
         for name in inspect.get_annotations(base):
-            owners.setdefault(name, base)
-    shown = [known[name] for name in owners if name in known and known[name].metadata]
-    parameters = [_parameter(own, hints[own.name], owners[own.name]) for own in shown]
+            if name in known and known[name].metadata:
+                owners.setdefault(name, base)
+    parameters = [_parameter(known[name], hints[name], owner) for name, owner in owners.items()]
     if "settings" in known:
-        parameters.append(_config({one.name: one.annotation for one in parameters}))
+        parameters.append(_config({name: get_origin(hints[name]) is tuple for name in owners}))
 
     def call(**given: Any) -> None:
         if given.get("verbose"):
@@ -67,24 +115,23 @@ def shell(run: Callable[[Any], None]) -> Callable[..., None]:
     return call
 
 
-def _parameter(own: Any, hint: Any, owner: type) -> inspect.Parameter:
+def _parameter(own: Any, hint: Any, owner: Any) -> inspect.Parameter:
     kind, more = _kind(hint), dict(own.metadata["typer"])
     default = inspect.Parameter.empty if own.default is MISSING else own.default
     if default == ():
         kind, default = kind | None, None
+    told: Any = typer.Argument(**more)
     if "names" in own.metadata:
-        panel = own.metadata["panel"] or owner.__dict__.get("PANEL")
-        told = typer.Option(_flag(own.name, hint), *own.metadata["names"], rich_help_panel=panel, **more)
-    else:
-        told = typer.Argument(**more)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(own.name, keyword, default=default, annotation=Annotated[kind, told])
+        flag = f"--{own.name}".replace("_", "-")
+        if hint == bool | None:  # what may be on, off or chosen has two names
+            flag = f"{flag}/--no-{flag[2:]}"
+        panel = own.metadata["panel"] or owner.PANEL
+        told = typer.Option(flag, *own.metadata["names"], rich_help_panel=panel, **more)
+    return _keyword(own.name, default, Annotated[kind, told])
 
 
-def _flag(name: str, hint: Any) -> str:
-    """An option's name; what may be on, off or chosen has two."""
-    plain = name.replace("_", "-")
-    return f"--{plain}/--no-{plain}" if hint == bool | None else f"--{plain}"
+def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _kind(hint: Any) -> Any:
@@ -105,35 +152,24 @@ def _plain(value: Any, default: Any) -> Any:
     return value.value if isinstance(value, Enum) else () if value is None and default == () else value
 
 
-def _config(kinds: dict[str, Any]) -> inspect.Parameter:
+def _config(several: dict[str, bool]) -> inspect.Parameter:
     def read(context: typer.Context, path: Path | None) -> Any:
         """The fields become defaults, which the shell overrides; the method settings are handed on."""
         if path is None:
             return {}
-        values, settings = read_config(path, {name: _is_list(kind) for name, kind in kinds.items()})
+        from mltta.cli.settings import read_config
+
+        values, settings = read_config(path, several)
         context.default_map = {**(context.default_map or {}), **values}
         return settings
 
-    told = typer.Option(
-        "--config",
-        metavar="FILE",
-        help="YAML file with options, e.g. `top-k: 5`, and settings by method: `ml-tta: {views: 16}`.",
-        is_eager=True,
-        callback=read,
-    )
-    annotation = Annotated[Path | None, told]
-    return inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-
-def _is_list(annotation: Any) -> bool:
-    kind = get_args(annotation)[0]
-    return any(get_origin(one) is list for one in (kind, *get_args(kind)))
+    help = "YAML file with options, e.g. `top-k: 5`, and settings by method: `ml-tta: {views: 16}`."
+    told = typer.Option("--config", metavar="FILE", help=help, is_eager=True, callback=read)
+    return _keyword("config", None, Annotated[Path | None, told])
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a file, or say why it cannot be."""
-    try:
+    with atomic.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic.write(path, text.encode(errors="surrogateescape"), durable=False)
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error

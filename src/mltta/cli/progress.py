@@ -1,21 +1,26 @@
-"""How far it is: a bar on a terminal, a line now and then in a log."""
+"""What a run says: how far it is, as a bar on a terminal or a line now and then in a log, and how it went."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import TracebackType
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import typer
+
+from mltta.output.formats import Record, printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 #: seconds until the first line; later ones come once a twentieth more time has passed, so that a night's log is short
 FIRST = 10.0
+#: reasons that are told one by one; the output has them all
+MOST = 100
 
 
 class Progress:
@@ -27,12 +32,10 @@ class Progress:
     """
 
     def __init__(self, quiet: bool = False, bar: bool = True):
-        self._quiet, self._done, self._total = quiet, 0, 0
-        self._start = self._said = time.monotonic()
         terminal = sys.stderr.isatty()
         self._bar = bar_on_terminal() if bar and terminal and not quiet else None
         self._lines = not terminal and not quiet
-        self._task = self._bar.add_task("tagging", visible=False) if self._bar is not None else None
+        self.begin(0)
 
     def __enter__(self) -> Progress:
         if self._bar is not None:
@@ -43,14 +46,16 @@ class Progress:
         """Start to count anew, up to a total."""
         self._done, self._total = 0, total
         self._start = self._said = time.monotonic()
-        if self._bar is not None and self._task is not None:
-            self._bar.reset(self._task, total=total, visible=total > 1)
+        if self._bar is not None:
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task("tagging", total=total, visible=total > 1)
 
     def advance(self, count: int = 1) -> None:
         """Count what is done, and say so if it is time."""
         self._done += count
-        if self._bar is not None and self._task is not None:
-            self._bar.advance(self._task, count)
+        if self._bar is not None:
+            self._bar.advance(self._bar.task_ids[0], count)
         now = time.monotonic()
         due = now - self._said >= max(FIRST, (now - self._start) / 20)
         if self._lines and due and self._done < self._total:
@@ -58,9 +63,7 @@ class Progress:
             speed = rate(self._done, now - self._start)
             typer.echo(f"tagging {self._done:,} of {self._total:,}, {speed}", err=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -74,7 +77,7 @@ def rate(count: int, seconds: float) -> str:
 
 
 @contextmanager
-def counted(title: str, total: int) -> Iterator[Callable[[int, int | None], None]]:
+def counted(title: str, total: int) -> Iterator[Callable[..., None]]:
     """A bar on the error stream, and what moves it: called with how much is done, and of how much."""
     with bar_on_terminal() as bar:
         task = bar.add_task(title, total=total)
@@ -98,3 +101,95 @@ def bar_on_terminal() -> Bar:
     columns: list[progress.ProgressColumn] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
     columns += [progress.MofNCompleteColumn(), Rate(), progress.TimeRemainingColumn()]
     return progress.Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=60)
+
+
+@dataclass
+class Closing:
+    """Counts a run, and tells it."""
+
+    tagged: int = 0
+    before: int = 0
+    failed: list[str] = field(default_factory=list)
+    #: why photos that were tagged got no keywords
+    unwritten: list[str] = field(default_factory=list)
+    #: remarks in words, such as what was skipped or copied
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    #: what was done with them
+    verb: str = "tagged"
+    #: images that failed for reasons that are told elsewhere
+    unnamed: int = 0
+    _labels: Counter[str] = field(default_factory=Counter)
+    _since: float = 0.0
+
+    def start(self) -> None:
+        self._since = time.monotonic()
+
+    def stop(self) -> None:
+        self.seconds += time.monotonic() - self._since
+
+    def count(self, record: Record) -> None:
+        """One image more."""
+        reasons = [record["error"]] if "error" in record else []
+        self.add(1, len(reasons), False, Counter(record.get("present", ())), reasons)
+
+    def add(
+        self, images: int, failed: int, before: bool, labels: Mapping[str, int], reasons: Sequence[str]
+    ) -> None:
+        """Many images more, with some of the reasons why some failed."""
+        if before:
+            self.before += images
+            return
+        self.tagged += images - failed
+        self.failed += reasons
+        self.unnamed += failed - len(reasons)
+        self._labels.update(labels)
+
+    def tell(self, where: str, quiet: bool, ended: str = "") -> None:
+        """Say it on the error stream; why images failed is said even to who wants quiet.
+
+        Args:
+            where: the files that were written, if any.
+            ended: how it ended, if not as usual.
+        """
+        failed = len(self.failed) + self.unnamed
+        every = self.tagged + self.before + failed
+        lines: list[str] = []
+        if not quiet and (where or every > 1 or ended or self.notes):
+            images = "1 image" if self.tagged == 1 else f"{self.tagged:,} images"
+            speed = f" in {_duration(self.seconds)}, {rate(self.tagged, self.seconds)}" if self.tagged else ""
+            before = f"; {self.before:,} were done before" if self.before else ""
+            lines.append(f"{ended}{images} {self.verb}{speed}{before}")
+            most = ", ".join(f"{label} {count:,}" for label, count in self._labels.most_common(5))
+            if most or self.tagged > 1:
+                lines.append(f"most frequent: {most}" if most else "no label was shown for any of them")
+            lines += [*self.notes, f"written to {where}"] if where else self.notes
+        see = f", see {where}" if where else ""
+        lines += _listed(f"{failed:,} of {every:,} could not be tagged:", self.failed, self.unnamed, see)
+        lines += _listed(f"{len(self.unwritten):,} of {every:,} got no keywords:", self.unwritten)
+        for line in lines:
+            say(line)
+
+    @property
+    def code(self) -> int:
+        """1 if something could not be done."""
+        return int(bool(self.failed or self.unwritten))
+
+
+def _listed(head: str, reasons: Sequence[str], unnamed: int = 0, see: str = "") -> list[str]:
+    left = max(0, len(reasons) - MOST) + unnamed
+    lines = [head, *(f"  {reason}" for reason in reasons[:MOST])] if reasons else []
+    return [*lines, f"  and {left:,} more{see}"] if lines and left else lines
+
+
+def say(line: str) -> None:
+    """A line on the error stream."""
+    typer.echo(printable(line), err=True)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import typer
 
 from mltta.cli.groups import HubOptions
-from mltta.cli.options import argument
-
-app = typer.Typer(
-    no_args_is_help=True, help="Look at a file of learned prompts (CoOp's, MaPLe's), or share it."
-)
+from mltta.cli.options import Options, argument
 
 
-@dataclass(frozen=True, kw_only=True)
-class InfoOptions:
+class InfoOptions(Options):
     """Say what a file of prompts holds and what it was trained on: `mltta prompts info voc.safetensors`."""
 
     file: str = argument("FILE", "Ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PushOptions(HubOptions):
     """Share prompts on the Hugging Face hub; log in with `hf auth login` first.
 
@@ -32,7 +24,6 @@ class PushOptions(HubOptions):
 
 
 def push(options: PushOptions) -> None:
-    """Send a file of prompts to the hub."""
     from mltta.model.learned_prompts import load_prompts, push_prompts
     from mltta.storage import hub
 
@@ -41,7 +32,6 @@ def push(options: PushOptions) -> None:
 
 
 def info(options: InfoOptions) -> None:
-    """Print what a file of prompts holds."""
     from mltta.model.learned_prompts import MaPLe, load_prompts
 
     prompts = load_prompts(options.file)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from mltta.cli.closing import Closing
+from mltta.cli.progress import Closing
 from mltta.errors import ImageError, MlttaError
+from mltta.output.exchange import write_tags
+from mltta.output.formats import WIDE, Page, Record, file_of, refuse_wide
 from mltta.output.gallery import for_gallery
 from mltta.output.partitions import Partitions
-from mltta.output.records import Page, Record
 from mltta.output.screen import Screen
-from mltta.output.tag_formats import WIDE, file_of, refuse_wide, write_tags
 from mltta.output.tags_file import refuse_others
 from mltta.storage import atomic
 
@@ -51,11 +51,10 @@ def read_back(
 def _records(
     held: Sequence[Partitions], closing: Closing | None, thumbnails: bool = False
 ) -> Iterator[Record]:
-    for partitions in held:
-        for record in partitions.records():
-            if closing is not None:
-                closing.count(record)
-            if thumbnails and "error" not in record:
-                with suppress(ImageError):  # photos that are not here have none
-                    record.update(for_gallery(Path(record["image"]), {}))
-            yield record
+    for record in (record for partitions in held for record in partitions.records()):
+        if closing is not None:
+            closing.count(record)
+        if thumbnails and "error" not in record:
+            with suppress(ImageError):  # photos that are not here have none
+                record.update(for_gallery(Path(record["image"]), {}))
+        yield record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,20 +21,14 @@ if TYPE_CHECKING:
     from mltta.model.learned_prompts import AnyPrompts
     from mltta.reproduction.rerun import Bench, Reproduction
     from mltta.tables.cells import Table
-    from mltta.tables.page import Section
+    from mltta.tables.page import Plot, Section
 
 #: how a table is written, and the ending of its file
-FORMATS: tuple[tuple[TableFormat, str], ...] = (
-    ("markdown", "md"),
-    ("csv", "csv"),
-    ("json", "json"),
-    ("latex", "tex"),
-)
+FORMATS: dict[TableFormat, str] = {"markdown": "md", "csv": "csv", "json": "json", "latex": "tex"}
 #: the methods that figures show
 SHOWN = ("clip", "tpt", "rlcf", "ml-tta")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReproduceOptions(DatasetRunOptions, DeviceOptions):
     """The paper's tables and figures, run on your data and weights.
 
@@ -74,7 +68,6 @@ class ReproduceOptions(DatasetRunOptions, DeviceOptions):
 
 
 def reproduce(options: ReproduceOptions) -> None:
-    """Run what the options name, print its tables, and write a report."""
     from mltta.reproduction.paper import claims
     from mltta.reproduction.paper_tables import paper_tables
     from mltta.reproduction.rerun import Reproduction
@@ -86,28 +79,30 @@ def reproduce(options: ReproduceOptions) -> None:
     teacher = "self" if options.teacher == "self" else open_backbone(options, options.teacher)
     done = Reproduction(options.out / "results", teacher, options.orders, skipped=unfit)
     for place in places:
-        with counted(place.title, len(place.dataset)) as moved:
-            done.options = {"execution": options.execution, "seed": options.seed, "progress": moved}
+        with run_options(options, place) as done.options:
             done.measure(place, settings(options, numbers))
-    sections = frontier_sections(options, places, teacher) if options.frontier else []
+    sections = list(frontier_sections(options, places, teacher)) if options.frontier else []
     for number in numbers:
         made = paper_tables(number, places, done)
         sections.append(Section(f"Table {number}", tables=tuple(made)))
         for stem, one in zip((f"table-{number}", f"table-{number}-ours"), made, strict=False):
             show(stem, one, options)
-    for place in places:
-        sections += figure_sections(options, place, done)
-    said = tuple(
-        f"{claim.claim} ({claim.where}; the paper's own numbers: {claim.in_paper})" for claim in claims()
-    )
-    sections.append(Section("What the paper claims in its text", notes=said))
+    sections += [section for place in places for section in figure_sections(options, place, done)]
+    said = [f"{claim.claim} ({claim.where}; the paper's own numbers: {claim.in_paper})" for claim in claims()]
+    sections.append(Section("What the paper claims in its text", notes=tuple(said)))
     notes = tuple(f"{what}: {why}" for what, why in done.skipped.items())
-    for note in notes:
-        typer.echo(f"not run: {note}", err=True)
     if notes:
+        typer.echo("\n".join(f"not run: {note}" for note in notes), err=True)
         sections.append(Section("Not run", notes=notes))
     write_text(options.out / "report.html", html_page("Tables and figures of ML-TTA", sections))
     typer.echo(f"wrote {options.out / 'report.html'} and each table beside it", err=True)
+
+
+@contextmanager
+def run_options(options: ReproduceOptions, place: Bench) -> Iterator[dict[str, Any]]:
+    """How a place is measured, below a bar."""
+    with counted(place.title, len(place.dataset)) as moved:
+        yield {"execution": options.execution, "seed": options.seed, "progress": moved}
 
 
 def places_of(options: ReproduceOptions, unfit: dict[str, str]) -> Iterator[Bench]:
@@ -143,7 +138,7 @@ def dataset_of(given: str, options: ReproduceOptions) -> tuple[str, Dataset, boo
     name, _, split = what.partition(":")
     dataset = load_dataset(name, folder, split=split or None)
     typer.echo(dataset.summary(), err=True)
-    key = "".join(c for c in name.lower() if c.isalnum())
+    key = "".join(filter(str.isalnum, name.lower()))
     return key, cut(dataset, options, options.seed), not split and options.corrupt is None
 
 
@@ -154,27 +149,25 @@ def settings(options: ReproduceOptions, numbers: tuple[int, ...]) -> list[Any]:
 
     found = [setting for number in numbers for setting in settings_of(number)]
     found += view_settings() if "views" in options.figure else []
-    if {"label-count", "logits"} & set(options.figure):
-        found += [Setting.of("", method, "") for method in SHOWN]
-    return found
+    plotted = {"label-count", "logits"}.intersection(options.figure)
+    return found + [Setting.of("", method, "") for method in (SHOWN if plotted else ())]
 
 
 def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction) -> Iterator[Section]:
     """The figures of a place, which are written too, and its results side by side."""
     from mltta.evaluation.results_page import comparison_section, example_section, gain_by_label_count
     from mltta.reproduction.paper_tables import view_figure
-    from mltta.tables.page import Plot, Section
+    from mltta.tables.page import Section
 
     end = f"{place.model.replace('/', '-')}-{place.key}"
     if "views" in options.figure:
         plot, numbers = view_figure(place, done)
         show(f"views-{end}", numbers, options)
-        write_text(options.out / f"views-{end}.svg", plot)
-        yield Section(f"Number of views, {place.title}", tables=(numbers,), figures=(Plot(plot),))
+        figures = draw({f"views-{end}": plot}, options)
+        yield Section(f"Number of views, {place.title}", tables=(numbers,), figures=figures)
     if "label-count" in options.figure:
-        plot = gain_by_label_count(done.lines(place, SHOWN))
-        write_text(options.out / f"label-count-{end}.svg", plot)
-        yield Section(f"Gain by label count, {place.title}", figures=(Plot(plot),))
+        figures = draw({f"label-count-{end}": gain_by_label_count(done.lines(place, SHOWN))}, options)
+        yield Section(f"Gain by label count, {place.title}", figures=figures)
     whole = done.lines(place)
     if whole:
         yield comparison_section(whole)
@@ -182,43 +175,40 @@ def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction)
         yield example_section(whole, place.dataset)
 
 
+def frontier_sections(options: ReproduceOptions, places: list[Bench], teacher: Any) -> Iterator[Section]:
+    """Every method at every place, as tables and plots, and what was published."""
+    from mltta.reproduction import frontier
+    from mltta.tables.page import Section
+
+    wanted, how = frontier.entries(options.method), {"teacher": teacher, "orders": options.orders}
+    for place in places:
+        with run_options(options, place) as run:
+            found = frontier.measure(place, wanted, options.out / "results", **how, **run)
+        table, stem = frontier.frontier_table(found), f"frontier-{place.model}-{place.key}".replace("/", "-")
+        show(stem, table, options)
+        plots = {f"{stem}-{scoring}": frontier.frontier_plot(found, scoring) for scoring in frontier.MAP}
+        yield Section(f"The frontier, {place.title}", tables=(table,), figures=draw(plots, options))
+    table = frontier.published_table()
+    show("frontier-published", table, options)
+    yield Section("What was published", tables=(table,))
+
+
 def show(stem: str, table: Table, options: ReproduceOptions) -> None:
     """Print a table and write it in every format."""
     from mltta.tables.render import render
 
     typer.echo(render(table, options.format))
-    for kind, ending in FORMATS:
+    for kind, ending in FORMATS.items():
         write_text(options.out / f"{stem}.{ending}", render(table, kind))
 
 
-def frontier_sections(options: ReproduceOptions, places: list[Bench], teacher: Any) -> list[Section]:
-    """Every method at every place, as tables and plots, and what was published."""
-    from mltta.reproduction import frontier
-    from mltta.tables.page import Plot, Section
+def draw(plots: dict[str, str], options: ReproduceOptions) -> tuple[Plot, ...]:
+    """Write plots to files of their names, and give them as a page takes them."""
+    from mltta.tables.page import Plot
 
-    sections = []
-    for place in places:
-        with counted(place.title, len(place.dataset)) as moved:
-            found = frontier.measure(
-                place,
-                frontier.entries(options.method),
-                progress=moved,
-                teacher=teacher,
-                orders=options.orders,
-                out=options.out / "results",
-                execution=options.execution,
-                seed=options.seed,
-            )
-        table, stem = frontier.frontier_table(found), f"frontier-{place.model}-{place.key}".replace("/", "-")
-        show(stem, table, options)
-        plots = {scoring: frontier.frontier_plot(found, scoring) for scoring in frontier.MAP}
-        for scoring, plot in plots.items():
-            write_text(options.out / f"{stem}-{scoring}.svg", plot)
-        figures = tuple(map(Plot, plots.values()))
-        sections.append(Section(f"The frontier, {place.title}", tables=(table,), figures=figures))
-    table = frontier.published_table()
-    show("frontier-published", table, options)
-    return [*sections, Section("What was published", tables=(table,))]
+    for stem, plot in plots.items():
+        write_text(options.out / f"{stem}.svg", plot)
+    return tuple(map(Plot, plots.values()))
 
 
 def load_several(files: Iterable[str]) -> dict[str, AnyPrompts]:

@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 ACCESS = "Access"
 
 
-@dataclass(frozen=True, kw_only=True)
 class ServeOptions(DeviceOptions):
     """Serve a page and an API that tag images.
 
@@ -55,17 +53,13 @@ class ServeOptions(DeviceOptions):
 
 
 def serve(options: ServeOptions) -> None:
-    """Serve until somebody ends it."""
     try:
-        from mltta.serve.limits import Limits
-        from mltta.serve.offer import Offer, offered_methods
+        from mltta.serve.offer import Limits, Offer, offered_methods
         from mltta.serve.server import check_access, make_server
     except ModuleNotFoundError as error:
         raise ConfigError(f"serving needs {error.name}: pip install 'mltta[serve]'") from None
 
-    limits = Limits.of(list(options.limit))
-    token = read_token(options.token_file)
-    host = options.host
+    limits, token, host = Limits.of(list(options.limit)), read_token(options.token_file), options.host
     check_access(host, token)  # before a model is loaded
     opened = {name: open_backbone(options, name) for name in options.model or ("mini",)}
     methods = options.method or sorted(offered_methods(), key=lambda name: name != "auto")
@@ -73,18 +67,11 @@ def serve(options: ServeOptions) -> None:
     listening = listen(host, options.port)
     try:
         offer = Offer(opened, methods, sets, limits, default_labels=options.labels)
-        server = make_server(
-            offer,
-            host=host,
-            port=options.port,
-            token=token,
-            hosts=options.allow_host,
-            allow_urls=options.allow_urls,
-        )
+        how = options.chosen("host", "port", "allow_urls")
+        server = make_server(offer, token=token, hosts=options.allow_host, **how)
         logging.getLogger("mltta.serve").setLevel(logging.WARNING if options.quiet else logging.INFO)
-        port = listening.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
-        typer.echo(f"open http://{shown}:{port}  (Ctrl-C ends it)", err=True)
+        typer.echo(f"open http://{shown}:{listening.getsockname()[1]}  (Ctrl-C ends it)", err=True)
         for end in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the signal that stopped it once more
             signal.signal(end, lambda *_: None)
         server.run(sockets=[listening])
@@ -114,9 +101,8 @@ def read_token(file: Path | None) -> str | None:
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
-        ) from None
+        why = getattr(error, "strerror", None) or "not text"
+        raise ConfigError(f"{file}: cannot be read: {why}") from None
     if not text:
         raise ConfigError(f"{file}: holds no token")
     return text
@@ -130,7 +116,6 @@ def listen(host: str, port: int) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen at {host}:{port}: {error.strerror or error}; give another --port"
-        ) from None
+        why = error.strerror or error
+        raise ConfigError(f"cannot listen at {host}:{port}: {why}; give another --port") from None
     return listening

@@ -18,28 +18,32 @@ def settings_of(
     methods: Sequence[str], pairs: Sequence[str], given: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
     """The settings of each method: those of a YAML file, then pairs, which go to every method that has the name."""
-    given = given or {}
-    unknown = [name for name in given if name not in methods]
+    unknown = [shorten(name) for name in given or {} if name not in methods]
     if unknown:
         raise ConfigError(
-            f"--config has settings for {', '.join(map(shorten, unknown[:5]))}, but {', '.join(methods)} is run"
+            f"--config has settings for {', '.join(unknown[:5])}, but {', '.join(methods)} is run"
         )
-    found = {method: _typed(method, given.get(method) or {}) for method in methods}
+    defaults = {method: _defaults(method) for method in methods}
+    found: dict[str, dict[str, Any]] = {method: {} for method in methods}
+    for method, values in (given or {}).items():
+        for key, value in (values or {}).items():
+            name = _field(str(key))
+            if isinstance(value, str) and type(defaults[method].get(name)) is float:
+                with contextlib.suppress(ValueError):
+                    value = float(value)  # YAML takes 5e-3 for a word, because it has no point
+            found[method][name] = value
     for pair in pairs:
         name = pair.partition("=")[0]
         owner, dot, _ = name.partition(".")
+        takers = [method for method in methods if len(methods) == 1 or _field(name) in defaults[method]]
         if dot and owner in methods:
             takers, pair = [owner], pair.removeprefix(f"{owner}.")
-        elif len(methods) == 1:
-            takers = list(methods)
-        else:
-            takers = [method for method in methods if _field(name) in _defaults(method)]
         if not takers:
             raise ConfigError(
                 f"--set {pair}: none of {', '.join(methods)} has this setting; see `mltta methods`"
             )
         for method in takers:
-            found[method] |= _parsed(method, pair)
+            found[method] |= _parsed(method, pair, defaults[method])
     return found
 
 
@@ -79,9 +83,8 @@ def read_config(path: Path, fields: Mapping[str, bool]) -> tuple[dict[str, Any],
     return values, settings
 
 
-def _parsed(method: str, pair: str) -> dict[str, Any]:
+def _parsed(method: str, pair: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """NAME=VALUE in the type of the method's config."""
-    defaults = _defaults(method)
     name, equals, value = pair.partition("=")
     name = _field(name)
     if not equals or name not in defaults:
@@ -94,18 +97,6 @@ def _parsed(method: str, pair: str) -> dict[str, Any]:
     except (ValueError, KeyError) as error:
         wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
         raise ConfigError(f"--set {pair}: give {wanted}") from error
-
-
-def _typed(method: str, values: Mapping[Any, Any]) -> dict[str, Any]:
-    """A file's settings; YAML takes 5e-3 for a word, because it has no point, where the method wants a number."""
-    defaults, found = _defaults(method), {}
-    for key, value in values.items():
-        name = _field(str(key))
-        found[name] = value
-        if isinstance(value, str) and type(defaults.get(name)) is float:
-            with contextlib.suppress(ValueError):
-                found[name] = float(value)
-    return found
 
 
 def _field(name: str) -> str:

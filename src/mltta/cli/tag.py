@@ -1,39 +1,129 @@
-"""`mltta tag`: images in, labels out."""
+"""`mltta tag`: images in, labels out; its options, and the tagger that they describe."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
 import typer
 
-from mltta.cli.on_ray import refuse_with_ray, tag_on_ray
-from mltta.cli.tag_options import TagOptions
+from mltta.cli import groups
+from mltta.cli.options import Options, argument, option
 from mltta.errors import ConfigError
+
+if TYPE_CHECKING:
+    from mltta.tagger import Tagger
+
+Format = Literal["table", "csv", "json", "jsonl", "parquet", "html", "coco", "fiftyone"]
+
+
+class OutputOptions(Options, panel="Output"):
+    """How tags are written."""
+
+    format: Format | None = option(None, "Output format (default: from the file extension).", "-f")
+    wide: bool = option(False, "csv, parquet: one row per image instead of one row per label.")
+    overwrite: bool = option(False, "Replace the output instead of resuming.")
+
+
+class FileOptions(Options, panel="Keywords and copies"):
+    """What is done with photo files."""
+
+    keywords: Literal["sidecar", "embed"] | None = option(
+        None, "Write labels as keywords, into sidecar files or into JPEGs."
+    )
+    copy_to: Path | None = option(None, "Copy photos into folders by label.", metavar="DIR/{label}")
+    link_to: Path | None = option(None, "Link photos into folders by label.", metavar="DIR/{label}")
+    dry_run: bool = option(False, "Only print which files would be written.")
+
+
+class TagOptions(
+    OutputOptions,
+    FileOptions,
+    groups.QuestionOptions,
+    groups.MethodOptions,
+    groups.ModelOptions,
+    groups.RunOptions,
+    groups.RayOptions,
+):
+    """Tag images and folders of images.
+
+    - `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
+    - `mltta tag holidays/ --labels my_labels.txt -o tags.csv -o tags.html`
+
+    Runs with `-o` are resumable: rerun the command to continue, or to add new photos.
+
+    `curl https://example.org/photo.jpg | mltta tag -`
+
+    `mltta tag s3://bucket/photos --ray -o tags` runs on a cluster; `mltta tag tags -o tags.csv` converts the result.
+
+    **Exit code**: 0 all images tagged, 1 some failed (they are listed), 2 wrong usage.
+    """
+
+    images: tuple[str, ...] = argument("PATH…", "Images, folders of images, or - for an image on stdin.")
+    labels: str | Any = option(
+        "everyday", "everyday, coco, voc, nuswide, a label file, or 'dog, cat | kitty'.", "-l"
+    )
+    method: str = option("auto", "Method name (see `mltta methods`) or path to a Python file.")
+    output: tuple[Path, ...] = option(
+        (), "Output files: .csv .json .jsonl .parquet .html .txt (default: the screen).", "-o"
+    )
+    top_k: int | None = option(None, "Maximum number of labels per image.", min=1, metavar="N")
+    threshold: float | None = option(
+        None, "Minimum score (default: 0.3). With --top-k, both limits apply.", min=0, max=1, metavar="SCORE"
+    )
+    annotate: Path | None = option(None, "Also save each image with its label bars to DIR.", metavar="DIR")
+    where: Path | None = option(None, "Also save label heat maps to DIR.", metavar="DIR")
+    allow_urls: bool = option(False, "Fetch images from http:// and https:// addresses.")
+    watch: bool = option(False, "Keep watching for new photos until Ctrl-C.")
+    quiet: bool = option(False, "No progress and no summary.", "-q")
+    verbose: bool = option(False, "Also print what is chosen: device, precision, batch size.", "-v")
 
 
 def tag(options: TagOptions) -> None:
-    """Tag images, or convert what a cluster has tagged."""
     from mltta.cli.inputs import refuse_missing
 
     refuse_missing(options.images)
     if options.ray is not None:
-        refuse_with_ray(
-            options, "annotate", "where", "watch", "keywords", "copy_to", "link_to", "format", "wide"
-        )
-        raise typer.Exit(tag_on_ray(options))
+        from mltta.cli.on_ray import tag_on_ray
+
+        raise typer.Exit(tag_on_ray(options, open_tagger))
+    from mltta.output.formats import format_of
     from mltta.output.partitions import is_partitions
-    from mltta.output.tag_formats import format_of
-    from mltta.storage.filesystems import is_remote
+    from mltta.storage.folders import is_remote
 
     if options.format and len(options.output) > 1:
         raise ConfigError("--format is for one output; with several, the file extensions name the formats")
     outputs = {path: format_of(options.format, path) for path in options.output or (None,)}
-    if all(map(is_partitions, options.images)):
+    addresses = [path for path in options.images if "://" in path]
+    if all((path in addresses or os.path.isdir(path)) and is_partitions(path) for path in options.images):
         from mltta.cli.read_back import read_back
 
-        how = {"wide": options.wide, "overwrite": options.overwrite, "quiet": options.quiet}
-        raise typer.Exit(read_back(options.images, outputs, **how))
-    far = next(filter(is_remote, options.images), None)
+        raise typer.Exit(read_back(options.images, outputs, **options.chosen("wide", "overwrite", "quiet")))
+    far = next(filter(is_remote, addresses), None)
     if far is not None:
         raise ConfigError(f"{far}: only workers read photos from object storage: add --ray")
     from mltta.cli.tagging import tag_here
 
-    raise typer.Exit(tag_here(options, outputs))
+    raise typer.Exit(tag_here(options, outputs, open_tagger))
+
+
+def open_tagger(options: TagOptions) -> Tagger:
+    """The tagger that the options describe, in this process or in a worker."""
+    from mltta.tagger import Tagger
+
+    settings: dict[str, Any] = {}
+    if options.set or options.settings:
+        from mltta.cli.settings import settings_of
+
+        (settings,) = settings_of([options.method], options.set, options.settings).values()
+    how = groups.asked(options) | options.chosen("preset", "threshold", "top_k", "allow_urls")
+    labels = groups.with_synonyms(options.labels, options)
+    return Tagger(
+        groups.open_backbone(options),
+        labels,
+        options.method,
+        where=options.where is not None,
+        **how,
+        **settings,
+    )

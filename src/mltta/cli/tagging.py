@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -12,39 +12,39 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mltta.cli.closing import Closing
-from mltta.cli.early import Early, loading
-from mltta.cli.effects import Effect, Thumbnails, effects_of
-from mltta.cli.inputs import Source, Sources, Stamp, stamp
-from mltta.cli.progress import Progress
+from mltta.cli.inputs import Early, Source, Sources, Stamp, loading, stamp
+from mltta.cli.progress import Closing, Progress
 from mltta.errors import ConfigError, ImageError, MlttaError
-from mltta.output.gallery import thumbnail_folder
 from mltta.output.screen import Screen
 from mltta.output.tags_file import Output
 from mltta.output.tags_journal import OTHERWISE
 
 if TYPE_CHECKING:
-    from mltta.cli.tag_options import TagOptions
+    from mltta.cli.effects import Effect
+    from mltta.cli.tag import TagOptions
     from mltta.tagger import Tagger, Tags
 
 #: seconds between two looks at a folder that fills
 POLL = 2.0
+#: options that do something with each photo besides tagging it
+EFFECTS = ("annotate", "where", "keywords", "copy_to", "link_to", "dry_run")
 
 
-def tag_here(options: TagOptions, outputs: Mapping[Path | None, str]) -> int:
+def tag_here(
+    options: TagOptions, outputs: Mapping[Path | None, str], open_tagger: Callable[[TagOptions], Tagger]
+) -> int:
     """Tag on this machine; the exit code.
 
     Args:
         outputs: the format of each output, or of the screen.
     """
-    from mltta.cli.tag_options import open_tagger
-
     sources = Sources(options.images, options.allow_urls)
     closing = Closing(failed=[f"{path}: no such file or folder" for path in sources.missing])
-    effects = effects_of(options, sources.paths, closing.unwritten)
-    effects += [
-        Thumbnails(thumbnail_folder(path)) for path, format in outputs.items() if path and format == "html"
-    ]
+    effects: list[Effect] = []
+    if "html" in outputs.values() or any(getattr(options, name) for name in EFFECTS):
+        from mltta.cli.effects import effects_of
+
+        effects = effects_of(options, outputs, sources.paths, closing.unwritten)
     sources.refuse_others(effects=bool(effects), output=None not in outputs)
     sources.keep_apart(effect.folder for effect in effects if effect.folder is not None)
     files = sources.find()
@@ -63,7 +63,8 @@ def tag_here(options: TagOptions, outputs: Mapping[Path | None, str]) -> int:
                 "depend on image order"
             )
         options.execution.prepare(tagger.backbone, len(files))
-        sink.begin(tagger.about(), tagger.labels.names)
+        settings = tagger.about() if isinstance(sink, Output) else {}  # the screen keeps none
+        sink.begin(settings, tagger.labels.names)
         run = Run(tagger, sources, sink, effects, closing, early)
         return run.carry_out(None if options.watch else files, options.quiet) or closing.code
 
@@ -100,16 +101,17 @@ class Run:
         """Tag files, or what comes until Ctrl-C, and sum up; 0, or 130 if it was interrupted."""
         code, ended = 0, ""
         kept = isinstance(self.sink, Output)
+        if files is None and not quiet:
+            typer.echo(f"watching {', '.join(map(str, self.sources.paths))}; Ctrl-C ends it", err=True)
         try:
             with Progress(quiet, bar=kept or not sys.stdout.isatty()) as bar:
                 if files is not None:
                     self._once(files, bar)
-                else:
-                    if not quiet:
-                        typer.echo(
-                            f"watching {', '.join(map(str, self.sources.paths))}; Ctrl-C ends it", err=True
-                        )
-                    self._watch(bar)
+                while files is None:
+                    found = self.sources.settled()
+                    if self._todo({file: stamp(file) for file in found}):
+                        self._once(found, bar)
+                    sleep(POLL)
         except KeyboardInterrupt:
             code, ended = (0, "ended: ") if files is None else (130, "interrupted: ")
         for effect in self.effects:
@@ -126,36 +128,32 @@ class Run:
     def _once(self, files: Sequence[Source], bar: Progress) -> None:
         """Tag what is not done of some files, and write the output."""
         stamps = {file: stamp(file) for file in files}
-        todo = self._todo(stamps)
+        todo, method = self._todo(stamps), self.tagger.method
         left = {*todo, *self.failed}
         done = [file for file in files if file not in left]
-        self._refuse_online(todo)
+        if todo and method.online and isinstance(self.sink, Output) and self.sink.journal.kept:
+            raise ConfigError(
+                f"{method.name} learns from the photos before, in their order, and what it learned is not kept: "
+                f"{self.sink.paths[0]} cannot be resumed; {OTHERWISE}, or use a method that looks at each photo alone"
+            )
         for effect in self.effects:
             effect.prepare({file: self.sources.roots.get(file) for file in files})
         if self.first:
             self.closing.before, self.first = len(done), False
             self._known(done)
         self.sink.grow(list(map(str, done)))
-        order = list(map(str, files))
         bar.begin(len(todo))
         self.closing.start()
         try:
-            for file, tags in zip(todo, self.tagger.stream(self._photos(todo)), strict=True):
+            for file, tags in zip(todo, self.tagger.stream(map(self._photo, todo)), strict=True):
                 self._one(file, tags, stamps[file])
                 bar.advance()
         except KeyboardInterrupt:
-            self.sink.finish(order, interrupted=True)
+            self.sink.finish(list(map(str, files)), interrupted=True)
             raise
         finally:
             self.closing.stop()
-        self.sink.finish(order)
-
-    def _watch(self, bar: Progress) -> None:
-        while True:
-            files = self.sources.settled()
-            if self._todo({file: stamp(file) for file in files}):
-                self._once(files, bar)
-            sleep(POLL)
+        self.sink.finish(list(map(str, files)))
 
     def _todo(self, stamps: Mapping[Source, Stamp | None]) -> list[Source]:
         """What is to be tagged: not what is done, and not what failed in this run and has not changed since."""
@@ -165,15 +163,13 @@ class Run:
             if not self.sink.done(str(file), own) and not (file in self.failed and self.failed[file] == own)
         ]
 
-    def _photos(self, files: Sequence[Source]) -> Iterator[Any]:
-        """Files, some of which are decoded already; that is looked up when it is their turn."""
+    def _photo(self, file: Source) -> Any:
+        """A photo, which may be decoded already; that is looked up when it is its turn."""
+        if not isinstance(file, Path):
+            return file
         from mltta.session.prepare import Photo
 
-        for file in files:
-            if isinstance(file, Path):
-                yield Photo(0, str(file), partial(self.early.take, file), file.stem)
-            else:
-                yield file
+        return Photo(0, str(file), partial(self.early.take, file), file.stem)
 
     def _one(self, file: Source, tags: Tags, seen: Stamp | None) -> None:
         tags.image = tags.image or str(file)  # what was piped has no name of its own
@@ -202,11 +198,3 @@ class Run:
                 changed = [effect(file, record, None) for effect in self.effects]
                 if any(changed):
                     self.sink.journal.add(record, stamp(file))
-
-    def _refuse_online(self, todo: Sequence[Source]) -> None:
-        method = self.tagger.method
-        if todo and method.online and isinstance(self.sink, Output) and self.sink.journal.kept:
-            raise ConfigError(
-                f"{method.name} learns from the photos before, in their order, and what it learned is not kept: "
-                f"{self.sink.paths[0]} cannot be resumed; {OTHERWISE}, or use a method that looks at each photo alone"
-            )

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from mltta.data.coco import load_coco
+from mltta.data.coco import load_coco, load_objects365
 from mltta.data.dataset import Dataset, Unlabelled
 from mltta.data.hf import load_hf
 from mltta.data.nuswide import load_nuswide
-from mltta.data.objects365 import load_objects365
 from mltta.data.own_folder import load_folder
 from mltta.data.voc import load_voc
 from mltta.errors import ConfigError, DatasetError
@@ -72,16 +71,9 @@ def load_dataset(
         close = difflib.get_close_matches(key, _LOADERS, n=2, cutoff=0.5)
         hint = f" Did you mean {' or '.join(close)}?" if close else ""
         raise ConfigError(f"no dataset {name!r}; there are {', '.join(_LOADERS)}.{hint}")
-    given: dict[str, Any] = {
-        "split": split,
-        "unlabelled": unlabelled,
-        "difficult": None if difficult == "negative" else difficult,
-        "annotations": annotations,
-        "labels": labels,
-        "config": config,
-        "image_column": image_column,
-        "label_column": label_column,
-    }
+    given: dict[str, Any] = {"split": split, "unlabelled": unlabelled, "annotations": annotations}
+    given |= {"labels": labels, "config": config, "image_column": image_column, "label_column": label_column}
+    given["difficult"] = None if difficult == "negative" else difficult
     options = {option: value for option, value in given.items() if value is not None}
     known = inspect.signature(_LOADERS[key]).parameters
     for option in options:

@@ -1,24 +1,32 @@
-"""COCO: annotations/instances_<split>.json beside a folder of images, and any file of that kind."""
+"""COCO, Objects365 and others in their format: a JSON file of annotations beside folders of images."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
+from mltta.data.dataset import Dataset, Unlabelled, label_list, settle_unlabelled
 from mltta.data.layout import as_folder, given_file, locate, missing, place_images
-from mltta.data.named import label_list, same_label
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet
+from mltta.labels.sets import label_key
 from mltta.storage.reading import ANNOTATIONS, explain, look, reading
 
 PUBLISHED = {"train2014": 82783, "val2014": 40504, "train2017": 118287, "val2017": 5000}
+_NEEDED = {
+    "images": ("id", "file_name"),
+    "categories": ("id", "name"),
+    "annotations": ("image_id", "category_id"),
+}
+_OBJECTS365 = (
+    "annotations/zhiyuan_objv2_{split}.json (any .json file in COCO's format)\n{split}/images/v1/patch0/*.jpg"
+)
 
 
 def load_coco(
@@ -37,15 +45,33 @@ def load_coco(
     top = as_folder(root)
     file = _find_instances(top, split) if annotations is None else given_file(annotations, top)
     found = file.stem.removeprefix("instances_")  # an annotation file that is given says which split it is
-    table, name = read_instances(file), f"coco-{found}"
     home = file.parent.parent if file.parent.name == "annotations" else file.parent
     folders = [f"{images}/{part}" for part in (found, split) if part for images in (".", "images")]
     bases = [place / folder for place in (home, top) for folder in (*folders, "images", ".")]
-    images = place_images(top, name, bases, table.files)
-    data = Dataset(
-        name, table.labels, table.ids, images, table.targets, PUBLISHED.get(found), tuple(table.notes)
-    )
-    return settle_unlabelled(data, unlabelled)
+    return _dataset(file, f"coco-{found}", top, bases, unlabelled)
+
+
+def load_objects365(
+    root: str | os.PathLike[str],
+    split: str = "val",
+    annotations: str | os.PathLike[str] | None = None,
+    unlabelled: Unlabelled = "keep",
+) -> Dataset:
+    """Read a split annotated in COCO's format with any categories, images ordered by id.
+
+    Args:
+        root: a folder that holds annotations/ and the images; they are looked for below root/<split>, root/images
+            and root, by the path the file gives and by ever shorter ends of it.
+        split: picks the .json file whose name contains it; not needed where there is only one.
+        annotations: the annotation file, where it lies elsewhere.
+    """
+    top = as_folder(root)
+    if top.name == "annotations" and annotations is None:
+        top = top.parent
+    file = _find_json(top, split) if annotations is None else given_file(annotations, top)
+    bases = [top / split, top / "images" / split, top / "images", top]
+    name = f"objects365-{split if split in file.stem else file.stem}"
+    return _dataset(file, name, top, bases, unlabelled, "objects365")
 
 
 def _find_instances(top: Path, split: str | None) -> Path:
@@ -65,64 +91,64 @@ def _find_instances(top: Path, split: str | None) -> Path:
                 return files[0]
     wanted = split or "val2017"
     tree = f"annotations/instances_{wanted}.json\n{wanted}/*.jpg (or images/{wanted}/*.jpg)"
-    others = sorted(
-        file.stem.removeprefix("instances_") for file in (top / "annotations").glob("instances_*.json")
-    )
-    hint = f"Splits there: {', '.join(others)}." if others else ""
+    others = [file.stem.removeprefix("instances_") for file in (top / "annotations").glob("instances_*.json")]
+    hint = f"Splits there: {', '.join(sorted(others))}." if others else ""
     raise missing(top, f"the COCO split {wanted}", tree, hint)
 
 
-@dataclass
-class Instances:
-    """An instances file as ids, file names and targets."""
+def _find_json(top: Path, split: str) -> Path:
+    """Find the annotation file: the only one, or the only one with the split in its name."""
+    files = sorted((top / "annotations").glob("*.json")) or sorted(top.glob("*.json"))
+    if not files:
+        raise missing(top, f"an annotation file of the split {split}", _OBJECTS365.format(split=split))
+    fitting = [file for file in files if split in file.stem] or files
+    if len(fitting) > 1:
+        names = ", ".join(file.name for file in fitting)
+        raise DatasetError(
+            f"several files in {fitting[0].parent} may be meant, name one as annotations: {names}"
+        )
+    return fitting[0]
 
-    labels: LabelSet
-    ids: tuple[str, ...]
-    files: list[str]
-    targets: NDArray[np.int8]  # (N, C)
-    notes: list[str]
 
-
-def read_instances(file: Path) -> Instances:
-    """Read a COCO-style instances file; categories are ordered by id, those of the same name are one label."""
+def _dataset(
+    file: Path, name: str, top: Path, bases: Sequence[Path], unlabelled: Unlabelled, source: str = ""
+) -> Dataset:
+    """Read a file of annotations; categories are ordered by id, those of the same name are one label."""
     with reading(file, DatasetError, "use instances_<split>.json, or download it again"):
-        return _read_instances(file, _read_json(file))
-
-
-def _read_instances(file: Path, content: dict[str, Any]) -> Instances:
-    categories = sorted(content["categories"], key=lambda category: _order(category["id"]))
-    images = sorted(content["images"], key=lambda image: _order(image["id"]))
-    first: dict[str, int] = {}
-    names: list[str] = []
-    column: dict[Any, int] = {}
-    for category in categories:
-        at = first.setdefault(same_label(str(category["name"])), len(names))
-        if at == len(names):
-            names.append(str(category["name"]))
-        column[category["id"]] = at
-    row = {image["id"]: i for i, image in enumerate(images)}
-    targets = np.zeros((len(images), len(names)), dtype=np.int8)
-    crowds = np.zeros_like(targets)
-    strays = 0
-    for thing in content["annotations"]:
-        if thing["category_id"] not in column:
-            raise DatasetError(f"{file}: an annotation has the unknown category id {thing['category_id']!r}")
-        if thing["image_id"] not in row:
-            strays += 1
-            continue
-        where = crowds if thing.get("iscrowd") else targets
-        where[row[thing["image_id"]], column[thing["category_id"]]] = 1
-    only = int(((crowds == 1) & (targets == 0)).sum())
-    merged = len(categories) - len(names)
-    notes = [
-        *([f"{only:,} label–image pairs with crowds only count as absent"] if only else []),
-        *([f"{merged:,} categories are merged into others of the same name"] if merged else []),
-        *([f"{strays:,} annotations of images that are not listed are passed over"] if strays else []),
-    ]
-    ids = tuple(str(image["id"]) for image in images)
-    coco = LabelSet.load("coco")
-    labels = coco if list(coco.names) == names else label_list(names, str(file))
-    return Instances(labels, ids, [str(image["file_name"]) for image in images], targets, notes)
+        content = _read_json(file)
+        categories = sorted(content["categories"], key=lambda category: _order(category["id"]))
+        entries = sorted(content["images"], key=lambda image: _order(image["id"]))
+        names = {label_key(str(category["name"])): str(category["name"]) for category in reversed(categories)}
+        keys = list(dict.fromkeys(label_key(str(category["name"])) for category in categories))
+        column = {category["id"]: keys.index(label_key(str(category["name"]))) for category in categories}
+        row = {image["id"]: i for i, image in enumerate(entries)}
+        targets = np.zeros((len(entries), len(keys)), dtype=np.int8)
+        crowds = np.zeros_like(targets)
+        strays = 0
+        for thing in content["annotations"]:
+            if thing["category_id"] not in column:
+                raise DatasetError(
+                    f"{file}: an annotation has the unknown category id {thing['category_id']!r}"
+                )
+            if thing["image_id"] not in row:
+                strays += 1
+                continue
+            where = crowds if thing.get("iscrowd") else targets
+            where[row[thing["image_id"]], column[thing["category_id"]]] = 1
+        counts = {
+            "label–image pairs with crowds only count as absent": int(((crowds == 1) & (targets == 0)).sum()),
+            "categories are merged into others of the same name": len(categories) - len(keys),
+            "annotations of images that are not listed are passed over": strays,
+        }
+        labels = label_list([names[key] for key in keys], str(file))
+        if labels.names == (coco := LabelSet.load("coco")).names:
+            labels = coco
+    images = place_images(top, name, bases, [str(image["file_name"]) for image in entries])
+    published = PUBLISHED.get(name.removeprefix("coco-"))
+    labels = replace(labels, source=source or labels.source)
+    notes = tuple(f"{count:,} {what}" for what, count in counts.items() if count)
+    ids = tuple(str(image["id"]) for image in entries)
+    return settle_unlabelled(Dataset(name, labels, ids, images, targets, published, notes), unlabelled)
 
 
 def _read_json(file: Path) -> dict[str, Any]:
@@ -130,35 +156,27 @@ def _read_json(file: Path) -> dict[str, Any]:
     kinds = f"{file} is not an instances file"
     try:
         look(file, ANNOTATIONS, DatasetError)
-        content = json.loads(file.read_bytes(), object_hook=_without_outlines)
+        content: dict[str, Any] = json.loads(file.read_bytes(), object_hook=_without_outlines)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or too deep
         raise DatasetError(
             f"{file} is damaged or incomplete ({explain(error)}): download or extract it again"
         ) from None
     except OSError as error:
         raise DatasetError(f"{file} cannot be read: {error.strerror}") from None
-    parts = ("annotations", "images", "categories")
-    if not isinstance(content, dict) or not all(
-        isinstance(content.get(part, []), list) and all(isinstance(x, dict) for x in content.get(part, []))
-        for part in parts
-    ):
+    lists = [content.get(part, []) for part in _NEEDED] if isinstance(content, dict) else [None]
+    if not all(isinstance(part, list) and all(isinstance(x, dict) for x in part) for part in lists):
         raise DatasetError(f"{kinds}: it lacks the structure of one; use instances_<split>.json")
     if "annotations" not in content:
         raise DatasetError(f"{kinds}: it has no annotations (the labels of test splits are not public)")
     things = content["annotations"]
     if things and "caption" in things[0]:
         raise DatasetError(f"{kinds} but one of captions: use instances_<split>.json")
-    if not content.get("categories") or not content.get("images"):
-        lacking = "categories" if not content.get("categories") else "images"
-        raise DatasetError(f"{kinds}: it lists no {lacking}; use instances_<split>.json")
+    for part in ("categories", "images"):
+        if not content.get(part):
+            raise DatasetError(f"{kinds}: it lists no {part}; use instances_<split>.json")
     if any("keypoints" in category for category in content["categories"]):
         raise DatasetError(f"{kinds} but one of keypoints: use instances_<split>.json")
-    needed = {
-        "images": ("id", "file_name"),
-        "categories": ("id", "name"),
-        "annotations": ("image_id", "category_id"),
-    }
-    for part, keys in needed.items():
+    for part, keys in _NEEDED.items():
         for number, entry in enumerate(content[part], start=1):
             if not all(key in entry for key in keys):
                 raise DatasetError(f"{kinds}: entry {number} of its {part} lacks {' or '.join(keys)}")

@@ -36,6 +36,7 @@ QUALITY = (25, 15, 7)  # of JPEG
 # A larger map of fog shows no more: what it adds is finer than the eye sees.
 _LARGEST_FOG = 1024
 _LONGEST_JPEG = 65_500
+_Change = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 def corrupt(dataset: Dataset, kind: str, severity: int = 3, seed: int = 0) -> Dataset:
@@ -66,8 +67,7 @@ def corrupt_image(image: Any, kind: str, severity: int = 3, seed: int = 0) -> Im
     """
     _check(kind, severity)
     image = load_image(image)
-    name = f"{seed}|{image_id(image)}|{kind}".encode()
-    digest = hashlib.blake2b(name, digest_size=16).digest()
+    digest = hashlib.blake2b(f"{seed}|{image_id(image)}|{kind}".encode(), digest_size=16).digest()
     rng = np.random.Generator(np.random.PCG64(int.from_bytes(digest, "big")))
     return _KINDS[kind](image, severity - 1, rng)
 
@@ -144,17 +144,15 @@ def _motion_blur(image: Image.Image, level: int, rng: np.random.Generator) -> Im
 
 
 def _noise(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
-    """Add normal noise to every value."""
-    return _each_band(image, lambda band: band + np.float32(255 * NOISE[level]) * _normal(band.shape, rng))
+    """Add normal noise to every value, of uniform numbers (Box and Muller): only rng.random() stays over releases."""
 
+    def disturb(band: NDArray[np.float32]) -> NDArray[np.float32]:
+        length = np.sqrt(-2 * np.log1p(-rng.random((band.size + 1) // 2)))
+        angle = 2 * math.pi * rng.random((band.size + 1) // 2)
+        both = np.concatenate([length * np.cos(angle), length * np.sin(angle)], dtype=np.float32)
+        return np.asarray(band + np.float32(255 * NOISE[level]) * both[: band.size].reshape(band.shape))
 
-def _normal(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Standard normal numbers out of uniform ones (Box and Muller): only rng.random() stays over releases of numpy."""
-    count = math.prod(shape)
-    length = np.sqrt(-2 * np.log1p(-rng.random((count + 1) // 2)))
-    angle = 2 * math.pi * rng.random((count + 1) // 2)
-    both = np.concatenate([length * np.cos(angle), length * np.sin(angle)], dtype=np.float32)
-    return both[:count].reshape(shape)
+    return _each_band(image, disturb)
 
 
 def _low_contrast(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
@@ -167,18 +165,14 @@ def _low_contrast(image: Image.Image, level: int, rng: np.random.Generator) -> I
 def _jpeg(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
     """Save as JPEG and read back."""
     if max(image.size) > _LONGEST_JPEG:
-        raise ImageError(
-            f"{image.width}x{image.height} pixels are too many for JPEG, which has at most {_LONGEST_JPEG:,} a side; "
-            "make the image smaller first"
-        )
+        limit = f"which has at most {_LONGEST_JPEG:,} a side; make the image smaller first"
+        raise ImageError(f"{image.width}x{image.height} pixels are too many for JPEG, {limit}")
     file = io.BytesIO()
     image.save(file, "JPEG", quality=QUALITY[level], comment=b"")  # or the picture's own goes along
     return Image.open(file).convert("RGB")
 
 
-def _each_band(
-    image: Image.Image, change: Callable[[NDArray[np.float32]], NDArray[np.float32]]
-) -> Image.Image:
+def _each_band(image: Image.Image, change: _Change) -> Image.Image:
     """Change red, green and blue one after another, as levels (H, W), rounded and kept in 0 to 255."""
     changed = np.empty((image.height, image.width, 3), np.uint8)
     for i, band in enumerate(image.split()):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.errors import ConfigError, DatasetError
+from mltta.errors import ConfigError, DatasetError, LabelError
 from mltta.labels import LabelSet
+from mltta.labels.sets import label_key
 
 Unlabelled: TypeAlias = Literal["keep", "drop"]
 
@@ -46,9 +48,8 @@ class Dataset:
             )
         if not np.isin(self.targets, (-1, 0, 1)).all():
             raise DatasetError(f"{self.name}: targets must be 1 (present), 0 (absent) or -1 (left out)")
-        if len(set(self.ids)) != len(self.ids):
-            seen: set[str] = set()
-            twice = next(i for i in self.ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
+        twice, often = Counter(self.ids).most_common(1)[0] if self.ids else ("", 1)
+        if often > 1:
             raise DatasetError(f"{self.name}: the image id {twice!r} occurs more than once")
 
     def __len__(self) -> int:
@@ -62,16 +63,12 @@ class Dataset:
         kept = np.arange(len(self))[indices].tolist()
         if kept == list(range(len(self))):
             return self
-        images = self.images
-        return replace(
-            self,
-            ids=tuple(self.ids[i] for i in kept),
-            images=[images[i] for i in kept]
-            if isinstance(images, (list, tuple))
-            else Lazy(images.__getitem__, kept),
-            targets=self.targets[kept],
-            notes=(*self.notes, f"{len(kept):,} of these {len(self):,} images were chosen"),
-        )
+        images: Sequence[Any] = Lazy(self.images.__getitem__, kept)
+        if isinstance(self.images, (list, tuple)):
+            images = list(images)
+        notes = (*self.notes, f"{len(kept):,} of these {len(self):,} images were chosen")
+        ids = tuple(self.ids[i] for i in kept)
+        return replace(self, ids=ids, images=images, targets=self.targets[kept], notes=notes)
 
     def summary(self) -> str:
         """Say in one sentence what is measured on."""
@@ -93,11 +90,7 @@ class Lazy(Sequence[Any]):
     def __len__(self) -> int:
         return len(self._positions)
 
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> Lazy: ...
-    def __getitem__(self, index: int | slice) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Lazy(self._fetch, self._positions[index])
         return self._fetch(self._positions[index])
@@ -118,3 +111,37 @@ def settle_unlabelled(data: Dataset, unlabelled: Unlabelled) -> Dataset:
     fate = "are left out" if unlabelled == "drop" else "count as negatives"
     noted = replace(data, notes=(*data.notes, f"{count:,} images with none of the labels {fate}"))
     return replace(noted.select(labelled), notes=noted.notes) if unlabelled == "drop" else noted
+
+
+def label_list(names: Sequence[str], source: str) -> LabelSet:
+    """Make a label set of names as they are; whoever asks about it adds the synonyms that the library knows."""
+    return replace(LabelSet.of(list(names)), source=source)
+
+
+def mark(
+    rows: Sequence[tuple[str, Sequence[str]]], labels: LabelSet | None, source: str
+) -> tuple[LabelSet, NDArray[np.int8]]:
+    """Turn each row's label names into a row of targets.
+
+    Args:
+        rows: where the row stands, for messages, and its labels.
+        labels: the labels there are; without them, all that occur, sorted.
+    """
+    if labels is None:
+        first = {label_key(name): name for _, names in reversed(rows) for name in reversed(names)}
+        if not first:
+            raise DatasetError(f"{source} lists {len(rows):,} images and not one label")
+        labels = label_list(
+            [first[key] for key in sorted(first)], source
+        )  # each in the spelling it has first
+    targets = np.zeros((len(rows), len(labels)), dtype=np.int8)
+    column: dict[str, int] = {}
+    for row, (where, names) in enumerate(rows):
+        for name in names:
+            if name not in column:
+                try:
+                    column[name] = labels.index(name)
+                except LabelError as error:
+                    raise DatasetError(f"{source}, {where}: {error}") from None
+            targets[row, column[name]] = 1
+    return labels, targets

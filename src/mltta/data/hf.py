@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mltta.data.dataset import Dataset, Lazy, Unlabelled, settle_unlabelled
-from mltta.data.named import label_list, mark
+from mltta.data.dataset import Dataset, Lazy, Unlabelled, label_list, mark, settle_unlabelled
 from mltta.errors import ConfigError, DatasetError
 from mltta.labels import LabelSet, LabelSource
 
@@ -59,7 +57,11 @@ def load_hf(
         if not classes and not field and all(len(row) == len(order) and set(row) <= {0, 1} for row in values):
             values = [[i for i, flag in enumerate(row) if flag] for row in values]
             notes = ("its labels are read as one 0 or 1 a label",)
-        values = _spell(values, order, name)
+        for i, row in enumerate(values):
+            for label in row:
+                if not isinstance(label, int) or not 0 <= label < len(order):
+                    raise DatasetError(f"{name}, row {i}: {label!r} is no position in {len(order)} labels")
+        values = [[order[label] for label in row] for row in values]
     table, targets = mark([(f"row {i}", row) for i, row in enumerate(values)], chosen, name)
     pictures = Lazy(_Encoded(rows, images), range(len(values)))
     ids = tuple(map(str, range(len(values))))
@@ -145,7 +147,11 @@ def _label_column(rows: Any) -> str:
     lists = [name for name, kind in features.items() if _inside(kind) is not None]
     ranks = (
         [name for name in lists if hasattr(leaves[name], "names")],
-        [f"{name}.{field}" for name, kind in features.items() if (field := _field(kind))],
+        [
+            f"{name}.{own[0]}"
+            for name, kind in features.items()
+            if (own := [f for f in _NAMES if _leaf(kind, f)])
+        ],
         [name for name in lists if name in _NAMES and leaves[name]],
         [name for name in features if name not in lists and hasattr(leaves[name], "names")],
     )
@@ -161,11 +167,6 @@ def _inside(kind: Any) -> Any:
     return kind[0] if isinstance(kind, list) else getattr(kind, "feature", None)
 
 
-def _field(kind: Any) -> str | None:
-    """Return the field of an object feature that is called as labels are."""
-    return next((field for field in _NAMES if _leaf(kind, field)), None)
-
-
 def _leaf(kind: Any, field: str = "") -> Any:
     """Return the classes, strings or whole numbers below lists and, with a field, below objects; else None."""
     inner = field
@@ -174,9 +175,8 @@ def _leaf(kind: Any, field: str = "") -> Any:
             kind, inner = kind.get(inner), ""
         else:
             kind = _inside(kind)
-    fitting = hasattr(kind, "names") or re.match(
-        r"u?int|bool|(large_)?string", str(getattr(kind, "dtype", ""))
-    )
+    dtype = str(getattr(kind, "dtype", ""))
+    fitting = hasattr(kind, "names") or re.match(r"u?int|bool|(large_)?string", dtype)
     return kind if fitting and not inner else None
 
 
@@ -187,15 +187,6 @@ def _flat(value: Any, field: str) -> list[Any]:
     if isinstance(value, (list, tuple)):
         return [label for item in value for label in _flat(item, field)]
     return [] if value is None or value == "" else [value]
-
-
-def _spell(values: list[list[Any]], order: Sequence[str], source: str) -> list[list[str]]:
-    """Turn positions into label names."""
-    for i, row in enumerate(values):
-        for label in row:
-            if not isinstance(label, int) or not 0 <= label < len(order):
-                raise DatasetError(f"{source}, row {i}: {label!r} is no position in {len(order)} labels")
-    return [[order[label] for label in row] for row in values]
 
 
 def _columns(rows: Any) -> str:

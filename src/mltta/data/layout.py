@@ -29,9 +29,8 @@ def as_folder(root: str | os.PathLike[str]) -> Path:
 def given_file(file: str | os.PathLike[str], root: Path) -> Path:
     """Return the file a user named, as it stands or inside the root."""
     path = Path(file).expanduser()
-    for place in (path, root / path):
-        if place.is_file():
-            return place
+    if found := [place for place in (path, root / path) if place.is_file()]:
+        return found[0]
     raise DatasetError(f"there is no annotation file {path}: check the spelling of the path")
 
 
@@ -56,12 +55,11 @@ def locate(root: Path, marker: str, places: Sequence[str] = (".",), inner: Seque
 
 def missing(root: Path, what: str, expected: str, hint: str = "") -> DatasetError:
     """Build the error for a folder that does not hold a dataset: the tree it should hold, and what it holds."""
-    lines = [
-        f"{what} was not found in {root}. Expected there:",
-        *(f"    {line}" for line in expected.splitlines()),
-    ]
-    lines += ["Found there:", *(f"    {line}" for line in _listing(root))]
-    return DatasetError("\n".join(lines) + unextracted(root) + (f"\n{hint}" if hint else ""))
+    there, wanted = (
+        "".join(f"\n    {line}" for line in own) for own in (_listing(root), expected.splitlines())
+    )
+    head = f"{what} was not found in {root}. Expected there:{wanted}\nFound there:{there}"
+    return DatasetError(head + unextracted(root) + (f"\n{hint}" if hint else ""))
 
 
 def unextracted(*folders: Path) -> str:
@@ -87,11 +85,9 @@ def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[s
     sample = relative[:: -(-len(relative) // _SAMPLE)]
     depth, listed = 1 + max(name.count("/") for name in sample), len(set(relative))
     # An end that two names share could show the wrong picture.
-    cuts = [
-        cut for cut in range(depth) if not cut or len({_without(name, cut) for name in relative}) == listed
-    ]
+    cuts = [n for n in range(depth) if not n or len({_without(name, n) for name in relative}) == listed]
     best, most = (bases[0], 0), -1
-    for cut, base in ((cut, base) for cut in cuts for base in bases):
+    for base, cut in ((base, cut) for cut in cuts for base in bases):
         hits = sum(isfile(base / _without(name, cut)) for name in sample)
         if hits > most:
             best, most = (base, cut), hits

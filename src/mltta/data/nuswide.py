@@ -31,31 +31,25 @@ def load_nuswide(
         unlabelled: "drop" leaves out the images that carry none of the concepts, as in the published numbers.
     """
     top, part = as_folder(root), split.capitalize()
-    list_file, labels = _find_list(top, part), LabelSet.load("nuswide")
+    labels = LabelSet.load("nuswide")
+    lists = [f"ImageList/{part}Imagelist.txt", f"{part}Imagelist.txt"]
+    list_file = next((base / own for own in lists if (base := locate(top, own, inner=_INNER))), None)
+    if list_file is None:
+        raise missing(top, f"the {split} split of NUS-WIDE", _TREE.format(split=part))
     home = list_file.parent.parent if list_file.parent.name == "ImageList" else list_file.parent
     names = _read_list(list_file)
-    folder = _find_label_folder(home, part)
+    places = [
+        home / place for place in ("TrainTestLabels", "Groundtruth/TrainTestLabels", "Groundtruth", ".")
+    ]
+    folder = next((place for place in places if any(place.glob(f"Labels_*_{part}.txt"))), None)
+    if folder is None:
+        raise missing(home, f"the labels of NUS-WIDE's {split} split", _TREE.format(split=part))
     columns = [_read_concept(folder / f"Labels_{n}_{part}.txt", list_file, len(names)) for n in labels.names]
     bases = [home / "Flickr", home / "images", home, home / "Flickr" / "Flickr"]
     images = place_images(home, f"nuswide-{split}", bases, names)
     published = PUBLISHED.get((split, unlabelled))
     data = Dataset(f"nuswide-{split}", labels, tuple(names), images, np.stack(columns, axis=1), published)
     return settle_unlabelled(data, unlabelled)
-
-
-def _find_list(top: Path, part: str) -> Path:
-    for marker in (f"ImageList/{part}Imagelist.txt", f"{part}Imagelist.txt"):
-        base = locate(top, marker, inner=_INNER)
-        if base is not None:
-            return base / marker
-    raise missing(top, f"the {part.lower()} split of NUS-WIDE", _TREE.format(split=part))
-
-
-def _find_label_folder(home: Path, part: str) -> Path:
-    for folder in ("TrainTestLabels", "Groundtruth/TrainTestLabels", "Groundtruth", "."):
-        if next((home / folder).glob(f"Labels_*_{part}.txt"), None):
-            return home / folder
-    raise missing(home, f"the labels of NUS-WIDE's {part.lower()} split", _TREE.format(split=part))
 
 
 def _read_list(file: Path) -> list[str]:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
+from mltta.data.dataset import Dataset, Unlabelled, label_list, mark, settle_unlabelled
 from mltta.data.layout import as_folder, given_file, missing, place_images, read_text
-from mltta.data.named import label_list, mark
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet, LabelSource
 from mltta.storage.reading import UNREADABLE, explain, shorten
@@ -69,7 +68,14 @@ def load_folder(
         hint = "; the dataset objects365 reads COCO's format" if suffix == ".json" else ""
         raise DatasetError(f"{file} is neither a .csv nor a .jsonl file{hint}")
     columns, rows = _read_csv(file) if suffix in (".csv", ".tsv") else ((), list(_read_jsonl(file)))
-    _refuse_repeats(file, rows)
+    if not rows:
+        raise DatasetError(f"{file} lists no images")
+    first: dict[str, int] = {}
+    for row in rows:
+        if first.setdefault(row.image, row.line) != row.line:
+            raise DatasetError(
+                f"{file}: lines {first[row.image]} and {row.line} list the same image, {row.image}"
+            )
     if columns:
         table = chosen or label_list(columns, str(file))
         targets = np.array([row.flags for row in rows], dtype=np.int8)[:, _order(file, columns, table)]
@@ -86,12 +92,12 @@ def _find_file(top: Path) -> Path:
     """Find the label file: labels.csv, labels.jsonl, or the only one of its kind."""
     files = sorted(file for file in top.iterdir() if file.suffix.casefold() in _SUFFIXES)
     named = [file for file in files if file.stem.casefold() == "labels"] or files
-    if not named:
-        raise missing(top, "a file of labels", _TREE)
     if len(named) > 1:
         names = ", ".join(file.name for file in named)
         raise DatasetError(f"{top} holds several label files, name one as annotations: {names}")
-    return named[0]
+    if named:
+        return named[0]
+    raise missing(top, "a file of labels", _TREE)
 
 
 def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
@@ -102,8 +108,9 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:
         header = [cell.strip() for cell in next(reader, [])]
+        table = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
-        raise DatasetError(f"{file}, line 1: not a readable table: {error}") from None
+        raise DatasetError(f"{file}, line {reader.line_num}: not a readable table: {error}") from None
     plain = [cell.casefold() for cell in header]
     image = next((plain.index(name) for name in _IMAGE if name in plain), None)
     if image is None or len(header) < 2:
@@ -112,10 +119,6 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
             f"found {shorten(head.strip())!r}"
         )
     listed = next((plain.index(name) for name in _LABELS if name in plain), None)
-    try:
-        table = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
-    except csv.Error as error:
-        raise DatasetError(f"{file}, line {reader.line_num}: not a readable table: {error}") from None
     for line, cells in table:
         if len(cells) != len(header):
             hint = "" if listed is None else "; separate several labels by |"
@@ -124,20 +127,15 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
             )
     if listed is None:
         labels = [(i, name) for i, name in enumerate(header) if i != image]
-        flags = [[_flag(file, line, name, cells[i]) for i, name in labels] for line, cells in table]
+        flags = ([_flag(file, line, name, cells[i]) for i, name in labels] for line, cells in table)
+        marked = zip(table, flags, strict=True)
         return tuple(name for _, name in labels), [
-            _Row(line, _image(file, line, cells[image]), flags=own)
-            for (line, cells), own in zip(table, flags, strict=True)
+            _Row(line, _image(file, line, cells[image]), flags=own) for (line, cells), own in marked
         ]
     between = next((mark for mark in "|;" if any(mark in cells[listed] for _, cells in table)), ",")
-    return (), [
-        _Row(
-            line,
-            _image(file, line, cells[image]),
-            [n for n in map(str.strip, cells[listed].split(between)) if n],
-        )
-        for line, cells in table
-    ]
+    split = [[n for n in map(str.strip, cells[listed].split(between)) if n] for _, cells in table]
+    named = zip(table, split, strict=True)
+    return (), [_Row(line, _image(file, line, cells[image]), own) for (line, cells), own in named]
 
 
 def _read_jsonl(file: Path) -> Iterator[_Row]:
@@ -149,14 +147,10 @@ def _read_jsonl(file: Path) -> Iterator[_Row]:
             entry = json.loads(text)
         except UNREADABLE as error:
             raise DatasetError(f"{file}, line {line}: not valid JSON: {explain(error)}") from None
-        image = (
-            next((entry[key] for key in _IMAGE if key in entry), None) if isinstance(entry, dict) else None
-        )
-        labels = next((entry[key] for key in _LABELS if key in entry), None) if image is not None else None
-        if (
-            not isinstance(image, str)
-            or not isinstance(labels, list)
-            or not all(isinstance(n, str) for n in labels)
+        held = entry if isinstance(entry, dict) else {}
+        image, labels = (next((held[key] for key in keys if key in held), None) for keys in (_IMAGE, _LABELS))
+        if not (
+            isinstance(image, str) and isinstance(labels, list) and all(isinstance(n, str) for n in labels)
         ):
             raise DatasetError(
                 f'{file}, line {line}: expected {{"image": "a.jpg", "labels": ["dog", "cat"]}}, '
@@ -186,14 +180,3 @@ def _flag(file: Path, line: int, label: str, cell: str) -> int:
     if value is None:
         raise DatasetError(f"{file}, line {line}, column {label!r}: expected 1, 0 or -1, found {cell!r}")
     return value
-
-
-def _refuse_repeats(file: Path, rows: Sequence[_Row]) -> None:
-    if not rows:
-        raise DatasetError(f"{file} lists no images")
-    first: dict[str, int] = {}
-    for row in rows:
-        if first.setdefault(row.image, row.line) != row.line:
-            raise DatasetError(
-                f"{file}: lines {first[row.image]} and {row.line} list the same image, {row.image}"
-            )

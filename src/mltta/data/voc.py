@@ -15,14 +15,11 @@ from mltta.errors import ConfigError, DatasetError
 from mltta.labels import LabelSet
 
 PUBLISHED = {
-    (2007, "train"): 2501,
-    (2007, "val"): 2510,
-    (2007, "trainval"): 5011,
-    (2007, "test"): 4952,
-    (2012, "train"): 5717,
-    (2012, "val"): 5823,
-    (2012, "trainval"): 11540,
+    2007: {"train": 2501, "val": 2510, "trainval": 5011, "test": 4952},
+    2012: {"train": 5717, "val": 5823, "trainval": 11540},
 }
+_TREE = """VOCdevkit/VOC{year}/ImageSets/Main/aeroplane_{split}.txt … tvmonitor_{split}.txt
+VOCdevkit/VOC{year}/JPEGImages/*.jpg"""
 _INNER = ("ImageSets", "Main", "JPEGImages", "Annotations")
 
 
@@ -44,20 +41,21 @@ def load_voc(
         raise ConfigError(f"difficult={difficult!r} is neither 'negative' nor 'ignore'")
     top, name = as_folder(root), f"voc{year}-{split}"
     base = locate(top, "ImageSets/Main", (f"VOCdevkit/VOC{year}", f"VOC{year}", "."), _INNER)
-    if base is None or _year(base) not in (None, year):
-        raise missing(top, f"VOC{year}", _tree(year, split))
+    named = (
+        re.match(r"VOC(\d{4})", base.absolute().name) if base else None
+    )  # a folder may be called otherwise
+    if base is None or (named and int(named[1]) != year):
+        raise missing(top, f"VOC{year}", _TREE.format(year=year, split=split))
     labels = LabelSet.load("voc")
     values = _read_class_files(base / "ImageSets" / "Main", labels, split, top)
     ids = tuple(sorted(values[0]))
-    marks = np.array([[column[i] for column in values] for i in ids], dtype=np.int8).reshape(
-        len(ids), len(labels)
-    )
+    marks = np.array([[column[i] for column in values] for i in ids], dtype=np.int8).reshape(-1, len(labels))
     images = place_images(top, name, [base / "JPEGImages"], [f"{i}.jpg" for i in ids])
     targets = np.where(marks == 1, 1, np.where((marks == 0) & (difficult == "ignore"), -1, 0)).astype(np.int8)
     fate = "are left out of the metrics" if difficult == "ignore" else "count as absent"
     pairs = int((marks == 0).sum())
     notes = (f"{pairs:,} label–image pairs with difficult objects only {fate}",) if pairs else ()
-    data = Dataset(name, labels, ids, images, targets, PUBLISHED.get((year, split)), notes)
+    data = Dataset(name, labels, ids, images, targets, PUBLISHED.get(year, {}).get(split), notes)
     return settle_unlabelled(data, unlabelled)
 
 
@@ -93,16 +91,3 @@ def _read_class_file(file: Path) -> dict[str, int]:
     if not column:
         raise DatasetError(f"{file} is empty: extract it again")
     return column
-
-
-def _year(base: Path) -> int | None:
-    """Tell the year from a folder's name, such as VOC2012."""
-    match = re.match(r"VOC(\d{4})", base.absolute().name)
-    return int(match[1]) if match else None
-
-
-def _tree(year: int, split: str) -> str:
-    return (
-        f"VOCdevkit/VOC{year}/ImageSets/Main/aeroplane_{split}.txt … tvmonitor_{split}.txt\n"
-        f"VOCdevkit/VOC{year}/JPEGImages/*.jpg"
-    )

@@ -9,29 +9,24 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path, PurePath, PurePosixPath
+from typing import Any, Literal
 
 from mltta.errors import ConfigError, MlttaError
-from mltta.images.find import Found, no_such
-from mltta.images.kinds import SUFFIXES, why_unreadable
-from mltta.images.remote import is_url
-from mltta.storage.filesystems import is_remote, list_store, open_store
+from mltta.images.find import SUFFIXES, Found, is_url, no_such, why_unreadable
+from mltta.output.parquet import open_pyarrow
+from mltta.storage.folders import is_remote, list_store, open_store
 
 HF = "hf:"
 
 
 @dataclass(frozen=True)
-class Name:
-    """One photo; ``base`` says how it is reached: the folder that names start from, or the address of a store."""
+class Piece:
+    """One photo ("name"), or many by number: the rows of a Parquet file or a dataset, or all of a tar, uncounted.
 
-    base: str
-    name: str
+    ``base`` says how it is reached: the folder that names start from, or the address of a store.
+    """
 
-
-@dataclass(frozen=True)
-class Rows:
-    """Photos by number: the rows of a Parquet file or a dataset, or everything in a tar, which is not counted."""
-
-    kind: str
+    kind: Literal["name", "hf", "parquet", "tar"]
     base: str
     of: str
     count: int = 0
@@ -44,7 +39,7 @@ class Listing:
     given: Sequence[str]
     skipped: Counter[str] = field(default_factory=Counter)
 
-    def __iter__(self) -> Iterator[Name | Rows]:
+    def __iter__(self) -> Iterator[Piece]:
         _refuse_overlap(self.given)
         for one in self.given:
             yield from self._pieces(one)
@@ -53,14 +48,12 @@ class Listing:
         """A line about files that look like photos and cannot be read, if there are any."""
         return str(Found([], self.skipped))
 
-    def _pieces(self, given: str) -> Iterator[Name | Rows]:
+    def _pieces(self, given: str) -> Iterator[Piece]:
         here = os.getcwd()
         if given.startswith(HF):
-            from mltta.data.hf import open_images
-
-            yield Rows("hf", here, given, len(open_images(*hf_parts(given))))
+            yield Piece("hf", here, given, len(open_hf(given)))
         elif is_url(given):
-            yield Name(here, given)
+            yield Piece("name", here, given)
         elif is_remote(given):
             yield from self._far(given)
         elif "*" in given and not Path(given).exists():
@@ -72,23 +65,28 @@ class Listing:
                 yield from self._one(here, str(folder / name))
         elif Path(given).is_dir():
             for below in self._walk(partial(_list_folder, Path(given))):
-                yield Name(here, str(Path(given, below)))
+                yield Piece("name", here, str(Path(given, below)))
         elif Path(given).exists():
             yield from self._one(here, given)
         else:
             raise no_such(given)
 
-    def _one(self, base: str, file: str) -> Iterator[Name | Rows]:
+    def _one(self, base: str, file: str) -> Iterator[Piece]:
         """A file: a photo, unless its suffix says that it holds many."""
         suffix = PurePosixPath(file.lower()).suffix
         if suffix in (".parquet", ".pq"):
-            yield Rows("parquet", base, file, _count_rows(base, file))
+            try:
+                with open_table(base, file) as table:
+                    rows = int(table.metadata.num_rows)
+            except (OSError, ValueError) as error:
+                raise MlttaError(f"{file} is not a Parquet file that can be read: {error}") from None
+            yield Piece("parquet", base, file, rows)
         elif suffix == ".tar":
-            yield Rows("tar", base, file)
+            yield Piece("tar", base, file)
         else:
-            yield Name(base, file)
+            yield Piece("name", base, file)
 
-    def _far(self, address: str) -> Iterator[Name | Rows]:
+    def _far(self, address: str) -> Iterator[Piece]:
         from pyarrow import fs
 
         store, path = open_store(address)
@@ -103,7 +101,7 @@ class Listing:
                 yield from self._one(_above(address), f"{scheme}://{path}")
             else:
                 for below in self._walk(partial(list_store, address)):
-                    yield Name(address, f"{scheme}://{path}/{below}")
+                    yield Piece("name", address, f"{scheme}://{path}/{below}")
         except OSError as error:
             raise MlttaError(f"{address} cannot be listed: {error}") from None
 
@@ -126,15 +124,18 @@ class Listing:
         return suffix in SUFFIXES
 
 
-def hf_parts(given: str) -> tuple[str, str | None]:
-    """The name or folder of a Hugging Face dataset, and its split.
+def open_hf(given: str) -> Sequence[Any]:
+    """The images of a Hugging Face dataset by its name or folder, and its split: hf:org/photos#train, hf:saved/."""
+    from mltta.data.hf import open_images
 
-    Example:
-        >>> hf_parts("hf:org/photos#train"), hf_parts("hf:saved/")
-        (('org/photos', 'train'), ('saved/', None))
-    """
     root, _, split = given.removeprefix(HF).partition("#")
-    return root, split or None
+    return open_images(root, split or None)
+
+
+def open_table(base: str, file: str) -> Any:
+    """A Parquet file, near or far, of which nothing but its end is read yet."""
+    store, path = (open_store(base)[0], file.partition("://")[2]) if is_remote(file) else (None, file)
+    return open_pyarrow()[1].ParquetFile(path, filesystem=store)
 
 
 def _list_folder(folder: Path, below: str) -> list[tuple[str, bool]]:
@@ -151,20 +152,6 @@ def _above(address: str) -> str:
     """The address of the folder that a file is in, reached the same way."""
     path, question, query = address.partition("?")
     return path.rpartition("/")[0] + question + query
-
-
-def _count_rows(base: str, file: str) -> int:
-    """Rows that a Parquet file says it has, read from its end."""
-    from mltta.output.parquet import open_pyarrow
-
-    _, parquet = open_pyarrow()
-    store = open_store(base)[0] if is_remote(file) else None
-    try:
-        return int(
-            parquet.read_metadata(file.partition("://")[2] if store else file, filesystem=store).num_rows
-        )
-    except (OSError, ValueError) as error:
-        raise MlttaError(f"{file} is not a Parquet file that can be read: {error}") from None
 
 
 def _refuse_overlap(given: Sequence[str]) -> None:

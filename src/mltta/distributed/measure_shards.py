@@ -10,8 +10,8 @@ from typing import Any
 from mltta.distributed.cluster import Size, connected, spread
 from mltta.errors import ConfigError
 from mltta.evaluation.measure import Measure, Measured, Spread
-from mltta.evaluation.rows import Outcome
 from mltta.session.features import Counts
+from mltta.session.scorer import Scored
 
 #: images that a worker measures at a time, and that a lost worker costs
 IMAGES = 64
@@ -52,7 +52,7 @@ class Measurer:
     def __call__(self, places: Sequence[int]) -> Measured:
         features = self.measure.session.features
         features.counts = Counts()
-        records: dict[int, list[Outcome]] = {}
+        records: dict[int, list[Scored]] = {}
         for found in self.measure(places):
             for number, some in found.records.items():
                 records.setdefault(number, []).extend(some)

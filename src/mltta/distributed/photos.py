@@ -4,56 +4,27 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
-from mltta.data.hf import open_images
-from mltta.distributed.listing import hf_parts
+from mltta.distributed.listing import open_hf, open_table
 from mltta.distributed.plan import Shard, names_of
 from mltta.errors import ImageError
 from mltta.images.budget import MAX_BYTES
-from mltta.images.kinds import SUFFIXES
-from mltta.images.remote import is_url
-from mltta.output.parquet import open_pyarrow
+from mltta.images.find import SUFFIXES, is_url
 from mltta.session.prepare import Photo
-from mltta.storage.filesystems import Folder, is_remote, open_store, open_stream
+from mltta.storage.folders import Folder, is_remote, open_stream
 
+#: a photo's name, and its bytes or where they are
+Cell: TypeAlias = tuple[str, Any]
 #: rows of a Parquet file in memory at a time
 _ROWS = 32
 #: columns of text that say where an image is
 _PATHS = ("path", "image", "file", "file_name", "filename", "image_path", "filepath", "uri", "url")
-
-
-def _from_store(base: str, name: str) -> bytes:
-    """A photo in a store."""
-    try:
-        with open_stream(base, name) as file:
-            return file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ImageError(f"{name}: cannot be read: {error}") from None
-
-
-def _from_dataset(given: str, row: int) -> bytes | Path:
-    """A photo in a Hugging Face dataset."""
-    try:
-        found: bytes | Path = _opened(given)[row]
-    except Exception as error:  # whatever reads its files raises almost anything
-        raise ImageError(f"{given}/{row}: cannot be read: {error}") from None
-    return found
-
-
-@lru_cache(maxsize=2)
-def _opened(given: str) -> Sequence[Any]:
-    return open_images(*hf_parts(given))
-
-
-def _fail(why: str) -> bytes:
-    """A photo that could not even be reached."""
-    raise ImageError(why)
 
 
 def photos_of(shard: Shard, folder: Folder) -> Iterator[Photo]:
@@ -62,42 +33,65 @@ def photos_of(shard: Shard, folder: Folder) -> Iterator[Photo]:
         with suppress(OSError):  # relative names mean what they meant where the command was given
             os.chdir(shard.base)
     if shard.kind == "names":
-        return (_by_name(shard.base, name) for name in names_of(shard, folder))
-    return {"parquet": _parquet, "tar": _tar, "hf": _hf}[shard.kind](shard)
+        cells: Iterable[Cell] = ((name, _by_name(shard.base, name)) for name in names_of(shard, folder))
+    else:
+        cells = {"parquet": _parquet, "tar": _tar, "hf": _hf}[shard.kind](shard)
+    for name, source in cells:
+        yield Photo(0, name, source, PurePosixPath(name).stem)
 
 
-def _by_name(base: str, name: str) -> Photo:
-    source: Any = name if is_url(name) else Path(name)
+def _by_name(base: str, name: str) -> Any:
     if is_remote(name):
-        source = partial(_from_store, base, name)
-    return Photo(0, name, source, PurePosixPath(name).stem)
+        return partial(_from_store, base, name)
+    return name if is_url(name) else Path(name)
 
 
-def _hf(shard: Shard) -> Iterator[Photo]:
+def _from_store(base: str, name: str) -> bytes:
+    try:
+        with open_stream(base, name) as file:
+            return file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ImageError(f"{name}: cannot be read: {error}") from None
+
+
+def _hf(shard: Shard) -> Iterator[Cell]:
+    """Rows of a Hugging Face dataset."""
     for row in range(shard.start, shard.start + shard.count):
-        yield Photo(0, f"{shard.of}/{row}", partial(_from_dataset, shard.of, row), str(row))
+        yield f"{shard.of}/{row}", partial(_from_dataset, shard.of, row)
 
 
-def _parquet(shard: Shard) -> Iterator[Photo]:
+def _from_dataset(given: str, row: int) -> bytes | Path:
+    try:
+        found: bytes | Path = _opened(given)[row]
+    except Exception as error:  # whatever reads its files raises almost anything
+        raise ImageError(f"{given}/{row}: cannot be read: {error}") from None
+    return found
+
+
+_opened = lru_cache(maxsize=2)(open_hf)
+
+
+def _fail(why: str) -> bytes:
+    """A photo that could not even be reached."""
+    raise ImageError(why)
+
+
+def _parquet(shard: Shard) -> Iterator[Cell]:
     """Rows of a Parquet file; if it cannot be read, each row that was promised has the error."""
     done = 0
     try:
-        for name, source in _cells(shard):
-            yield Photo(0, name, source, PurePosixPath(name).stem)
+        for cell in _cells(shard):
+            yield cell
             done += 1
     except (OSError, ValueError, ImageError) as error:  # pyarrow's own errors are both
         why = str(error).strip().splitlines()[0]
         for row in range(shard.start + done, shard.start + shard.count):
-            failed = partial(_fail, f"{shard.of}: its row {row} cannot be read: {why}")
-            yield Photo(0, f"{shard.of}#{row}", failed, str(row))
+            yield f"{shard.of}#{row}", partial(_fail, f"{shard.of}: its row {row} cannot be read: {why}")
 
 
-def _cells(shard: Shard) -> Iterator[tuple[str, Any]]:
+def _cells(shard: Shard) -> Iterator[Cell]:
     """Each row's name, and its bytes or where they are."""
-    _, parquet = open_pyarrow()
-    store = open_store(shard.base)[0] if is_remote(shard.of) else None
-    path = shard.of.partition("://")[2] if store is not None else shard.of
-    with parquet.ParquetFile(path, filesystem=store) as file:
+    with open_table(shard.base, shard.of) as file:
         column = image_column(file.schema_arrow, shard.of)
         groups, first = _groups(file.metadata, shard.start, shard.start + shard.count)
         row = first
@@ -110,16 +104,14 @@ def _cells(shard: Shard) -> Iterator[tuple[str, Any]]:
                     return
 
 
-def _cell(held: Any, shard: Shard, row: int) -> tuple[str, Any]:
+def _cell(held: Any, shard: Shard, row: int) -> Cell:
     name = f"{shard.of}#{row}"
     if isinstance(held, dict):  # as Hugging Face writes images
         held = held.get("bytes") or held.get("path")
     if isinstance(held, str):
-        if is_remote(held) or is_url(held) or os.path.isabs(held):
-            path = held
-        else:
-            path = "/".join(filter(None, (shard.of.rpartition("/")[0], held)))
-        return path, _by_name(shard.base, path).source
+        known = is_remote(held) or is_url(held) or os.path.isabs(held)
+        path = held if known else "/".join(filter(None, (shard.of.rpartition("/")[0], held)))
+        return path, _by_name(shard.base, path)
     return name, held or partial(_fail, f"{name}: this row holds no image")
 
 
@@ -150,7 +142,7 @@ def _groups(metadata: Any, start: int, stop: int) -> tuple[list[int], int]:
     return groups, starts[groups[0]] if groups else 0
 
 
-def _tar(shard: Shard) -> Iterator[Photo]:
+def _tar(shard: Shard) -> Iterator[Cell]:
     """The photos in a tar, as WebDataset keeps them; if it is cut off, a last row has the error."""
     found = 0
     try:
@@ -163,8 +155,8 @@ def _tar(shard: Shard) -> Iterator[Photo]:
                 if member.size <= MAX_BYTES:
                     held = members.extractfile(member)
                     source = held.read() if held else b""
-                yield Photo(0, name, source, PurePosixPath(member.name).stem)
+                yield name, source
                 found += 1
     except (OSError, tarfile.TarError, EOFError) as error:
         why = f"{shard.of}: this tar cannot be read behind its first {found:,} photos: {error}"
-        yield Photo(0, shard.of, partial(_fail, why), "")
+        yield shard.of, partial(_fail, why)

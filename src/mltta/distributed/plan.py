@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import groupby, islice
 
-from mltta.distributed.listing import Listing, Rows
+from mltta.distributed.listing import Listing
 from mltta.errors import MlttaError
 from mltta.storage.checksums import of_bytes, sealed, unsealed
-from mltta.storage.filesystems import Folder
+from mltta.storage.folders import Folder
 
 FORMAT, PLAN, LISTS = "mltta-plan-1", "_plan.json", "_lists"
 #: photos of the smallest shards, how many shards have a size before it doubles, and photos of the largest
@@ -91,30 +92,19 @@ def names_of(shard: Shard, folder: Folder) -> list[str]:
 
 
 def _shards(pieces: Listing, folder: Folder, fixed: int | None) -> Iterator[Shard]:
-    number, base = 0, ""
-    names: list[str] = []
-
-    def listed() -> Shard:
-        content = json.dumps(names).encode()
-        folder.write(_list(number), content)
-        return Shard(number, "names", base, "", 0, len(names), f"{of_bytes(content):08x}")
-
-    for piece in pieces:
-        many = isinstance(piece, Rows)
-        if names and (many or piece.base != base or len(names) == shard_size(number, fixed)):
-            yield listed()
-            number, names = number + 1, []
-        if not isinstance(piece, Rows):
-            base = piece.base
-            names.append(piece.name)
-            continue
-        start = 0
-        while start < piece.count or (start == 0 and piece.kind == "tar"):  # a tar is not counted
-            count = min(shard_size(number, fixed), piece.count - start)
-            yield Shard(number, piece.kind, piece.base, piece.of, start, count)
-            number, start = number + 1, start + max(count, 1)
-    if names:
-        yield listed()
+    number = 0
+    for (base, one), group in groupby(pieces, lambda piece: (piece.base, piece.kind == "name")):
+        while one and (names := [piece.of for piece in islice(group, shard_size(number, fixed))]):
+            content = json.dumps(names).encode()
+            folder.write(_list(number), content)
+            yield Shard(number, "names", base, "", 0, len(names), f"{of_bytes(content):08x}")
+            number += 1
+        for piece in group:
+            start = 0
+            while start < piece.count or (start == 0 and piece.kind == "tar"):  # a tar is not counted
+                count = min(shard_size(number, fixed), piece.count - start)
+                yield Shard(number, piece.kind, piece.base, piece.of, start, count)
+                number, start = number + 1, start + max(count, 1)
 
 
 def _list(number: int) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from mltta.errors import MlttaError
-from mltta.evaluation.results import Result, run_name
-from mltta.evaluation.run_file import check_run
+from mltta.evaluation.results import Result, check_run, run_name
 from mltta.evaluation.summary import INTERVALS, Summary
 from mltta.metrics import interval_of
 from mltta.model.prompts import DEFAULT_TEMPLATE

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
@@ -18,13 +18,13 @@ from mltta.errors import ConfigError
 from mltta.evaluation.measure import Measure, Spread
 from mltta.evaluation.recipes import Recipe, dataset_digests, describe
 from mltta.evaluation.results import Result, run_name
-from mltta.evaluation.rows import Outcome
 from mltta.evaluation.writing import ResultWriter
 from mltta.methods.base import Method, OnlineMethod, State
 from mltta.model.prompts import DescriptionSource, TemplateSource
 from mltta.session.execution import Execution
 from mltta.session.features import Counts
 from mltta.session.question import Question
+from mltta.session.scorer import Scored
 from mltta.session.session import Session
 
 if TYPE_CHECKING:
@@ -109,8 +109,11 @@ def evaluate(
     )
     # wrong settings are reported here, before any work
     methods = [question.method(recipe.method, recipe.preset, **recipe.options) for recipe in chosen]
-    if spread is not None:
-        _refuse_spread(methods)
+    bound = next((method.name for method in methods if method.online or method.transductive), None)
+    if spread is not None and bound is not None:
+        raise ConfigError(
+            f"{bound} learns from all images before it, in their order: measure it without --ray"
+        )
     digests = dataset_digests(dataset)
     with ExitStack() as stack:
         runs: dict[Path, _Recording] = {}
@@ -124,9 +127,15 @@ def evaluate(
                 runs[folder] = _open(folder, about, dataset, recipe, method, fresh)
                 stack.callback(runs[folder].writer.close)
         done = Evaluation([], Counts(), resumed={run.recipe.key: run.writer.resumed for run in runs.values()})
-        for group in _passes(list(runs.values())):
-            measure = Measure(question, dataset, [], seed, cache, execution or Execution())
-            _pass(measure, group, done, progress, spread)
+        # recipes that want the images in the same order share a pass over them
+        orders: dict[int | None, list[_Recording]] = {}
+        for run in runs.values():
+            orders.setdefault(run.recipe.order if run.method.online else None, []).append(run)
+        for order, group in orders.items():
+            measure = partial(
+                Measure, question, dataset, seed=seed, cache=cache, execution=execution or Execution()
+            )
+            _pass(measure, order, group, done, progress, spread)
     done.results = [runs[folder].writer.result() for folder in folders]
     done.seconds = time.perf_counter() - start
     return done
@@ -149,54 +158,44 @@ def _open(
     return run
 
 
-def _passes(runs: Sequence[_Recording]) -> Iterator[list[_Recording]]:
-    """Recipes that can share a pass over the images: those that want them in the same order."""
-    orders: dict[int | None, list[_Recording]] = {}
-    for run in runs:
-        orders.setdefault(run.recipe.order if run.method.online else None, []).append(run)
-    yield from orders.values()
-
-
 def _pass(
-    measure: Measure,
+    make: Callable[..., Measure],
+    order: int | None,
     runs: Sequence[_Recording],
     done: Evaluation,
     progress: Callable[[int, int], None] | None,
     spread: Spread | None,
 ) -> None:
     """Finish every recipe of a group, encoding each image at most once."""
-    images = len(measure.dataset)
-    order = next((run.recipe.order for run in runs if run.method.online), None)
-    places: NDArray[np.int64] = np.arange(images)
-    if order is not None:
-        places = np.random.default_rng(order).permutation(images)
-    measure.wanted = ~np.stack([run.writer.done for run in runs])
-    todo = places[measure.wanted[:, places].any(axis=0)]
-    if not len(todo):
-        if progress is not None:
-            progress(images, images)
-        return
-    measure.methods, measure.states = [run.method for run in runs], [run.state for run in runs]
-    measure.execution.prepare(measure.question.backbone, len(todo))
+    wanted = ~np.stack([run.writer.done for run in runs])
+    images = wanted.shape[1]
+    places = np.arange(images) if order is None else np.random.default_rng(order).permutation(images)
+    todo: list[int] = places[np.logical_or.reduce(wanted)[places]].tolist()
     ready = images - len(todo)
-    for found in measure(map(int, todo)) if spread is None else spread(measure, todo.tolist()):
-        for number, records in found.records.items():
-            _write(runs[number], records, done, None if spread else measure.run.scorers[number].state)
-        done.counts += found.counts
-        ready += found.photos
-        if progress is not None:
-            progress(ready, images)
-    if spread is not None:
-        return
-    done.counts += measure.session.features.counts
-    for number, records in measure.at_end().records.items():
-        _write(runs[number], records, done)
-    for run, scorer in zip(runs, measure.run.scorers, strict=True):
-        if scorer.state is not None:
-            run.writer.save_state(scorer.state)
+    if todo:
+        measure = make(
+            methods=[run.method for run in runs], states=[run.state for run in runs], wanted=wanted
+        )
+        measure.execution.prepare(measure.question.backbone, len(todo))
+        for found in measure(todo) if spread is None else spread(measure, todo):
+            for number, records in found.records.items():
+                _write(runs[number], records, done, None if spread else measure.run.scorers[number].state)
+            done.counts += found.counts
+            ready += found.photos
+            if progress is not None:
+                progress(ready, images)
+        if spread is None:
+            done.counts += measure.session.features.counts
+            for number, records in measure.at_end().records.items():
+                _write(runs[number], records, done)
+            for run, scorer in zip(runs, measure.run.scorers, strict=True):
+                if scorer.state is not None:
+                    run.writer.save_state(scorer.state)
+    elif progress is not None:
+        progress(images, images)
 
 
-def _write(run: _Recording, records: Sequence[Outcome], done: Evaluation, state: State | None = None) -> None:
+def _write(run: _Recording, records: Sequence[Scored], done: Evaluation, state: State | None = None) -> None:
     """Append one record per image, and from time to time what the method remembers."""
     before = run.writer.count
     run.writer.write(records)
@@ -204,15 +203,6 @@ def _write(run: _Recording, records: Sequence[Outcome], done: Evaluation, state:
         run.writer.save_state(state)
     seconds = sum(record.ms for record in records) / 1000
     done.adapt_seconds[run.recipe.key] = done.adapt_seconds.get(run.recipe.key, 0.0) + seconds
-
-
-def _refuse_spread(methods: Sequence[Method]) -> None:
-    """Methods that see images one after another, or all at once, cannot be spread over workers."""
-    bound = next((method.name for method in methods if method.online or method.transductive), None)
-    if bound is not None:
-        raise ConfigError(
-            f"{bound} learns from all images before it, in their order: measure it without --ray"
-        )
 
 
 def _slug(about: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.data import Dataset
-from mltta.evaluation.rows import Outcome
 from mltta.images.specs import AnySpec
 from mltta.methods.base import Method, State
 from mltta.session.cache import FeatureCache
@@ -30,7 +29,7 @@ class Measured:
 
     photos: int
     #: by the number of the method
-    records: dict[int, list[Outcome]]
+    records: dict[int, list[Scored]]
     counts: Counts = field(default_factory=Counts)
 
 
@@ -73,20 +72,15 @@ class Measure:
         """What transductive methods say once they have seen all photos."""
         return Measured(0, self._records(self.run.at_end()))
 
-    def _records(self, answers: Iterable[Answers]) -> dict[int, list[Outcome]]:
-        found: dict[int, list[Outcome]] = {}
+    def _records(self, answers: Iterable[Answers]) -> dict[int, list[Scored]]:
+        found: dict[int, list[Scored]] = {}
         for said in answers:
             for number, scored in enumerate(said):
                 if scored is not None:
-                    found.setdefault(number, []).append(self._record(scored))
+                    found.setdefault(number, []).append(
+                        replace(scored, photo=replace(scored.photo, source=None))
+                    )
         return found
-
-    def _record(self, scored: Scored) -> Outcome:
-        id = self.dataset.ids[scored.photo.index]
-        if scored.shown is None:
-            return Outcome(scored.photo.index, id, error=scored.error)
-        shown = tuple(np.flatnonzero(scored.shown).tolist())
-        return Outcome(scored.photo.index, id, scored.branches, scored.scores, shown, scored.ms)
 
     def _cache(self, spec: AnySpec) -> FeatureCache:
         folder = None if isinstance(self.cache, bool) else Path(self.cache)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,26 +61,29 @@ def describe(session: Session, dataset: Dataset, recipe: Recipe, method: Method)
 
 def dataset_digests(dataset: Dataset) -> dict[str, str | None]:
     """Digests of the images, of what they show, and of the files: other files never share a result."""
-    digest = hashlib.blake2b(dataset.targets.tobytes(), digest_size=8)
-    # two folders may both hold 1.jpg, 2.jpg, …
-    for id in (dataset.name, *dataset.labels.names, *dataset.ids):
-        digest.update(f"{id}\n".encode(errors="backslashreplace"))
     files = None
     if isinstance(dataset.images, (list, tuple)):
-        sizes = hashlib.blake2b(digest_size=8)
-        for image in dataset.images:
-            if isinstance(image, (str, Path)):
-                try:
-                    size = os.stat(image).st_size
-                except (OSError, ValueError):
-                    size = -1
-                sizes.update(f"{image} {size}\n".encode(errors="backslashreplace"))
-        files = sizes.hexdigest()
-    return {"dataset_digest": digest.hexdigest(), "files": files}
+        files = _digest(f"{x} {_size(x)}" for x in dataset.images if isinstance(x, (str, Path)))
+    # two folders may both hold 1.jpg, 2.jpg, …
+    names = (dataset.name, *dataset.labels.names, *dataset.ids)
+    return {"dataset_digest": _digest(names, dataset.targets.tobytes()), "files": files}
+
+
+def _digest(lines: Iterable[str], before: bytes = b"") -> str:
+    found = hashlib.blake2b(before, digest_size=8)
+    for line in lines:
+        found.update(f"{line}\n".encode(errors="backslashreplace"))
+    return found.hexdigest()
+
+
+def _size(file: str | Path) -> int:
+    try:
+        return os.stat(file).st_size
+    except (OSError, ValueError):
+        return -1
 
 
 def _tree_digest(folder: str) -> str:
     """A digest of the paths and sizes of all files below a folder."""
     files = sorted(file for file in Path(folder).rglob("*") if file.is_file())
-    listed = "".join(f"{file.relative_to(folder)} {file.stat().st_size}\n" for file in files)
-    return hashlib.blake2b(listed.encode(errors="backslashreplace"), digest_size=8).hexdigest()
+    return _digest(f"{file.relative_to(folder)} {_size(file)}" for file in files)

@@ -13,19 +13,63 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
 from mltta.evaluation.rows import Outcomes
-from mltta.evaluation.run_file import AGAIN, damaged, read_run
-from mltta.methods.base import branch_probabilities, merge_branches, z_scores
+from mltta.methods.base import Emits, Merging, branch_probabilities, merge_branches, z_scores
 from mltta.storage import checksums
+from mltta.storage.reading import LABELS, read_bytes, reading
 
 #: how a method's scores are compared over images
 Scoring = Literal["raw", "softmax", "z-score"]
+FORMAT = "mltta-result-2"
+AGAIN = "Run its `mltta eval` command again with --fresh, or remove the folder."
+
+
+def run_text(about: Mapping[str, Any]) -> bytes:
+    """What run.json holds."""
+    said = json.dumps(checksums.sealed({"format": FORMAT, **about}), indent=1, ensure_ascii=False) + "\n"
+    return said.encode(errors="backslashreplace")
+
+
+def read_run(file: Path) -> dict[str, Any]:
+    """What was run, checked; the checksum is taken off."""
+    try:
+        run = checksums.unsealed(read_bytes(file, LABELS, MlttaError), FORMAT)
+    except OSError:
+        raise MlttaError(
+            f"{file.parent} is not a result of `mltta eval`: it has no run.json that reads"
+        ) from None
+    if run is None:
+        raise MlttaError(f"{file} is not a result of `mltta eval`, of another version, or damaged. {AGAIN}")
+    with reading(file, MlttaError, AGAIN):
+        branches, labels = run["shape"]
+        if not all(isinstance(n, int) and 0 < n < 1 << 31 for n in (branches, labels, run["images"])):
+            raise MlttaError(f"{file} is damaged: what it says makes no sense. {AGAIN}")
+    return {name: said for name, said in run.items() if name not in ("format", checksums.CHECKSUM)}
+
+
+def check_run(run: Mapping[str, Any], folder: Path) -> None:
+    """Refuse what cannot be compared with others: a run.json that is whole, but not one of `mltta eval`."""
+    kinds: dict[str, Any] = {"labels": list, "settings": dict, "template": (str, list)}
+    kinds |= dict.fromkeys(("method", "dataset", "dataset_digest", "model"), str)
+    kinds |= dict.fromkeys(("teacher", "descriptions", "online", "config", "order", "seed"), object)
+    with reading(folder / "run.json", MlttaError, "it is not a result of `mltta eval`"):
+        known = all(isinstance(run[name], kind) for name, kind in kinds.items())
+        known &= run["merge"] in get_args(Merging) and run["emits"] in get_args(Emits)
+        if not known or list(map(type, run["labels"])) != [str] * run["shape"][1]:
+            raise MlttaError(f"{folder / 'run.json'} is damaged: what it says makes no sense. {AGAIN}")
+
+
+def damaged(folder: Path, line: int) -> MlttaError:
+    """The error for a record that is not what was written."""
+    return MlttaError(
+        f"{folder / 'images.jsonl'}, line {line}, or its row of scores.f32, is damaged. {AGAIN}"
+    )
 
 
 class Result:

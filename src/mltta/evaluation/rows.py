@@ -1,4 +1,4 @@
-"""One image's outcome, and how it lies on disk: a line of JSON, and a row of scores if it has any.
+"""How what a method says of one image lies on disk: a line of JSON, and a row of scores if it has any.
 
 A row counts once its line is written, and a line only as far as its row is there: whatever a kill cuts off, what is
 left is a whole beginning. Each line ends with a checksum of itself and of its row, so that damage is told from a kill.
@@ -8,42 +8,32 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mltta.session.scorer import Scored
 from mltta.storage.journal import SealedLine, read_lines, sealed_line
 from mltta.storage.reading import UNREADABLE
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One image's outcome: scores of each branch (branches, C) and of the decision (C,), or an error."""
+def row_of(scored: Scored) -> bytes:
+    """The scores of the branches, then those of the decision; nothing if there are none."""
+    rows = [part for part in (scored.branches, scored.scores) if part is not None]
+    return b"".join(np.ascontiguousarray(row, np.float32).tobytes() for row in rows)
 
-    index: int
-    id: str
-    scores: NDArray[np.float32] | None = None
-    shown: NDArray[np.float32] | None = None
-    present: Sequence[int] = ()
-    ms: float = 0.0
-    error: str | None = None
 
-    def row(self) -> bytes:
-        """The scores, those of the decision after those of the branches."""
-        rows = [part for part in (self.scores, self.shown) if part is not None]
-        return b"".join(np.ascontiguousarray(row, np.float32).tobytes() for row in rows)
-
-    def line(self, row: bytes = b"") -> bytes:
-        """Everything but the scores, sealed with them."""
-        held: dict[str, Any] = {"index": self.index, "id": self.id}
-        if self.scores is None:
-            held["error"] = self.error
-        else:
-            held |= {"present": list(self.present), "ms": round(self.ms, 3)}
-        return sealed_line(held, row)
+def line_of(scored: Scored, row: bytes = b"") -> bytes:
+    """Everything but the scores, sealed with them."""
+    held: dict[str, Any] = {"index": scored.photo.index, "id": scored.photo.id}
+    if scored.shown is None:
+        held["error"] = scored.error
+    else:
+        held |= {"present": np.flatnonzero(scored.shown).tolist(), "ms": round(scored.ms, 3)}
+    return sealed_line(held, row)
 
 
 class Outcomes:
@@ -83,20 +73,17 @@ class Outcomes:
                 break
             if found.count == at_most:
                 break
-            found._add(line.held)
-            found.size += line.size
+            index = line.held["index"]
+            if "error" in line.held:
+                found.failed[index] = line.held["id"], line.held["error"]
+            else:
+                found.failed.pop(index, None)  # it failed in an earlier call
+                found.row_of[index] = found.rows
+                found._present.extend(line.held["present"])
+                found._counts.append(len(line.held["present"]))
+                found.rows, found.ms = found.rows + 1, found.ms + line.held["ms"]
+            found.count, found.size = found.count + 1, found.size + line.size
         return found
-
-    def _add(self, held: dict[str, Any]) -> None:
-        self.count += 1
-        if "error" in held:
-            self.failed[held["index"]] = held["id"], held["error"]
-            return
-        self.failed.pop(held["index"], None)  # it failed in an earlier call
-        self.row_of[held["index"]] = self.rows
-        self._present.extend(held["present"])
-        self._counts.append(len(held["present"]))
-        self.rows, self.ms = self.rows + 1, self.ms + held["ms"]
 
     def present(self, labels: int) -> NDArray[np.bool_]:
         """Which labels each row shows (rows, labels)."""
@@ -113,23 +100,23 @@ def row_bytes(shape: tuple[int, int]) -> int:
 def _lines(
     records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int
 ) -> Iterator[SealedLine]:
-    size = row_bytes(shape)
+    size, sound = row_bytes(shape), False
     rows = os.fstat(scores.fileno()).st_size // size
     records.seek(0)
     scores.seek(0)
 
-    def row_of(held: dict[str, Any]) -> bytes | None:
-        nonlocal rows
-        if "error" in held or not _makes_sense(held, shape[1], images):
+    def beside(held: dict[str, Any]) -> bytes | None:
+        nonlocal rows, sound
+        sound = _makes_sense(held, shape[1], images)
+        if "error" in held or not sound:
             return b""
         if not rows:
             return None
         rows -= 1
         return scores.read(size)
 
-    for line in read_lines(records, row_of):
-        known = line.held is not None and _makes_sense(line.held, shape[1], images)
-        yield line if known else replace(line, held=None)
+    for line in read_lines(records, beside):
+        yield line if sound else replace(line, held=None)
 
 
 def _makes_sense(held: dict[str, Any], labels: int, images: int) -> bool:

@@ -154,12 +154,10 @@ class Summary:
         text = json.dumps(self.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         drawn = {name: own.tolist() for name, own in self._drawn.items()}
         kept = {"format": FORMAT, "result": self.result.digest, "draws": self.draws, "drawn": drawn}
-        try:
-            for name, said in (("summary.json", text), (BOOTSTRAP, json.dumps(sealed(kept)))):
+        for name, said in (("summary.json", text), (BOOTSTRAP, json.dumps(sealed(kept)))):
+            with atomic.writing(self.result.folder / name):
                 content = said.encode(errors="backslashreplace")
                 atomic.write(self.result.folder / name, content, durable=False)
-        except OSError as error:
-            raise MlttaError(f"{self.result.folder / name} cannot be written: {error.strerror}") from error
 
 
 def _known(value: Any) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from mltta.errors import MlttaError
-from mltta.evaluation.results import Result
-from mltta.evaluation.rows import Outcome, Outcomes, row_bytes
-from mltta.evaluation.run_file import damaged, read_run, run_text
+from mltta.evaluation.results import Result, damaged, read_run, run_text
+from mltta.evaluation.rows import Outcomes, line_of, row_bytes, row_of
 from mltta.methods.base import State
+from mltta.session.scorer import Scored
 from mltta.storage import atomic, checksums
 from mltta.storage.lock import locked
 from mltta.storage.reading import reading
@@ -51,11 +51,19 @@ class ResultWriter:
         truth = f"{checksums.of_bytes(targets.tobytes()):08x}"
         text = run_text({**run, "images": images, "shape": list(self.shape), "targets_crc32": truth})
         held = folder / "run.json"
-        with _writing(folder), ExitStack() as stack:
+        with atomic.writing(folder), ExitStack() as stack:
             folder.mkdir(parents=True, exist_ok=True)
             if held.is_file() and held.read_bytes() != text:
-                _refuse_other_run(held, fresh)
-                held.unlink()
+                try:
+                    read_run(held)
+                except MlttaError:
+                    if not fresh:
+                        raise
+                else:
+                    raise MlttaError(
+                        f"{folder} holds the result of another run; remove it or write elsewhere"
+                    )
+                held.unlink()  # it was damaged
             stack.enter_context(locked(folder / ".lock", str(folder)))
             self._records = stack.enter_context((folder / "images.jsonl").open("ab+"))
             self._scores = stack.enter_context((folder / "scores.f32").open("ab+"))
@@ -85,22 +93,22 @@ class ResultWriter:
         """What was written; its records are not read again if all were there."""
         return Result(self.folder, self._outcomes if self.count == self._outcomes.count else None)
 
-    def write(self, records: Sequence[Outcome]) -> None:
+    def write(self, records: Sequence[Scored]) -> None:
         """Append records: scores first, so that a record never points at scores that are not there."""
-        with _writing(self.folder):
-            rows = [record.row() for record in records]
+        with atomic.writing(self.folder):
+            rows = list(map(row_of, records))
             self._scores.write(b"".join(rows))
             self._scores.flush()
-            self._records.write(b"".join(record.line(row) for record, row in zip(records, rows, strict=True)))
+            self._records.write(b"".join(map(line_of, records, rows)))
             self._records.flush()
-        self.done[[record.index for record in records]] = True
+        self.done[[record.photo.index for record in records]] = True
         self.count += len(records)
 
     def save_state(self, state: State) -> None:
         """Keep an online method's memory, and how many records it has seen."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
         header = {"records": str(self.count)}
-        with _writing(self.folder):
+        with atomic.writing(self.folder):
             atomic.write(self.folder / "state.safetensors", to_bytes(tensors, header))
 
     def load_state(self) -> State | None:
@@ -110,8 +118,8 @@ class ResultWriter:
         if file.is_file():
             try:
                 kept, state = _read_state(file)
-            except MlttaError as error:
-                log.warning("%s: its images are measured again from the first", error)
+            except (MlttaError, OSError, SafetensorError) as error:
+                log.warning("%s (%s): its images are measured again from the first", file, error)
         if kept > self.count:  # it remembers images whose records are lost
             kept, state = 0, None
         if kept < self.count:
@@ -139,39 +147,13 @@ class ResultWriter:
             file.seek(0, os.SEEK_END)
 
 
-def _refuse_other_run(held: Path, fresh: bool) -> None:
-    """Refuse what is there, unless it is damaged and unwanted."""
-    try:
-        read_run(held)
-    except MlttaError:
-        if not fresh:
-            raise
-    else:
-        raise MlttaError(f"{held.parent} holds the result of another run; remove it or write elsewhere")
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """Turn what a disk may say into words for the user."""
-    try:
-        yield
-    except (OSError, SafetensorError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise MlttaError(
-            f"results cannot be written to {folder}: {why}; then run the command again to continue"
-        ) from error
-
-
 def _read_state(file: Path) -> tuple[int, State]:
     """How many records an online method's memory has seen, and the memory."""
-    try:
-        with reading(file, MlttaError, "it cannot be used"), safe_open(file, "pt") as held:
-            header: dict[str, str] = held.metadata() or {}
-            # copied, because a product with an unaligned tensor may round its last bit another way
-            state = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118
-            kept, said = int(header["records"]), header.pop(checksums.CHECKSUM, None)
-    except (OSError, SafetensorError) as error:
-        raise MlttaError(f"{file} cannot be read ({error})") from error
+    with reading(file, MlttaError, "it cannot be used"), safe_open(file, "pt") as held:
+        header: dict[str, str] = held.metadata() or {}
+        # copied, because a product with an unaligned tensor may round its last bit another way
+        state = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118
+        kept, said = int(header["records"]), header.pop(checksums.CHECKSUM, None)
     if said != checksums.of_tensors(state, header):
-        raise MlttaError(f"{file} is damaged, or of before checksums were kept")
+        raise MlttaError("damaged, or of before checksums were kept")
     return kept, state

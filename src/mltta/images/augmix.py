@@ -36,8 +36,8 @@ class Plans(NamedTuple):
 def draw_plans(numbers: Floats) -> Plans:
     """Plans from random numbers (V, AUGMIX_DRAWS): w ~ Dirichlet(1, 1, 1), m ~ Beta(1, 1), chains of one to three
     operations drawn with replacement, each at its own level and sign."""
-    exponentials = -np.array([[math.log1p(-x) for x in row] for row in numbers[:, :CHAINS].tolist()])
-    exponentials = exponentials.reshape(-1, CHAINS)
+    drawn = [math.log1p(-x) for x in numbers[:, :CHAINS].ravel().tolist()]
+    exponentials = -np.array(drawn).reshape(-1, CHAINS)
     share = numbers[:, CHAINS : CHAINS + 1]
     shares = np.hstack([share, (1 - share) * exponentials / exponentials.sum(1, keepdims=True)])
     shape = (len(numbers), CHAINS, LONGEST_CHAIN)
@@ -66,20 +66,15 @@ def augmix(image: Image.Image, plans: Plans, v: int) -> NDArray[np.float32]:
         pixels of shape (H, W, 3), fractions of levels in [0, 255].
     """
     share, *weights = plans.shares[v].tolist()
+    operations = list(OPERATIONS.values())
     mixed: NDArray[np.float32] = np.multiply(np.asarray(image), share, dtype=np.float32)
     for chain, weight in enumerate(weights):
-        mixed += np.multiply(np.asarray(_chain(image, plans, v, chain)), weight, dtype=np.float32)
+        changed = image
+        for operation, level, sign in zip(*(field[v, chain].tolist() for field in plans[1:]), strict=True):
+            if operation >= 0:
+                changed = operations[operation](changed, level, sign)
+        mixed += np.multiply(np.asarray(changed), weight, dtype=np.float32)
     return mixed
-
-
-def _chain(image: Image.Image, plans: Plans, v: int, chain: int) -> Image.Image:
-    """Apply the operations of one chain."""
-    operations = list(OPERATIONS.values())
-    steps = zip(*(field[v, chain].tolist() for field in plans[1:]), strict=True)
-    for operation, level, sign in steps:
-        if operation >= 0:
-            image = operations[operation](image, level, sign)
-    return image
 
 
 def _whole(level: float, maximum: float) -> int:
@@ -101,10 +96,6 @@ OPERATIONS: dict[str, Operation] = {
     "solarize": lambda image, level, sign: ImageOps.solarize(image, 256 - _whole(level, 256)),
     "shear_x": lambda image, level, sign: _affine(image, 1, sign * level * 0.3 / 10, 0, 0, 1, 0),
     "shear_y": lambda image, level, sign: _affine(image, 1, 0, 0, sign * level * 0.3 / 10, 1, 0),
-    "translate_x": lambda image, level, sign: _affine(
-        image, 1, 0, sign * _whole(level, image.width / 3), 0, 1, 0
-    ),
-    "translate_y": lambda image, level, sign: _affine(
-        image, 1, 0, 0, 0, 1, sign * _whole(level, image.height / 3)
-    ),
+    "translate_x": lambda im, level, sign: _affine(im, 1, 0, sign * _whole(level, im.width / 3), 0, 1, 0),
+    "translate_y": lambda im, level, sign: _affine(im, 1, 0, 0, 0, 1, sign * _whole(level, im.height / 3)),
 }

@@ -7,6 +7,7 @@ largest image that passes, decoding takes some seconds and stays below 2 GB, PyT
 from __future__ import annotations
 
 import os
+import re
 import stat
 import struct
 from collections.abc import Iterator
@@ -30,7 +31,8 @@ _CONVERTED_BYTES_A_PIXEL, _BYTES_A_PIXEL, _COEFFICIENT_BYTES = 9, 4, 2
 MAX_SCANS, MAX_SCANNED = 500, 1_500_000_000
 #: pieces of a file that Pillow looks at one by one: chunks, segments, blocks, strips
 MAX_PIECES, MAX_STRIPS, MAX_EXIF = 100_000, 300_000, 64
-_SMALLER = "make it smaller first"
+#: a marker of a JPEG between stretches of coded pixels; stuffed bytes and restarts are none
+_MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 
 
 def open_file(name: str) -> tuple[IO[bytes], int]:
@@ -72,15 +74,14 @@ def check_encoded(file: IO[bytes], size: int, name: str) -> None:
             _check_jpeg(file, name)
         elif head[:8] == b"\x89PNG\r\n\x1a\n":
             _check_pieces(_png_chunks(file), name)
-        elif head[:4] in (b"GIF8",):
+        elif head[:4] == b"GIF8":
             _check_pieces(_gif_blocks(file), name)
         elif head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
             _check_tiff(file, head, name)
-        elif head[:4] == b"RIFF" and size > MAX_WEBP_BYTES:
-            raise _beyond(name, f"its file of {size:,} bytes", f"{MAX_WEBP_BYTES:,} bytes for WebP")
+        elif size > MAX_WEBP_BYTES and (head[:4] == b"RIFF" or head[4:8] == b"ftyp"):
+            kind = "WebP" if head[:4] == b"RIFF" else "its kind"
+            raise _beyond(name, f"its file of {size:,} bytes", f"{MAX_WEBP_BYTES:,} bytes for {kind}")
         elif head[4:8] == b"ftyp":
-            if size > MAX_WEBP_BYTES:
-                raise _beyond(name, f"its file of {size:,} bytes", f"{MAX_WEBP_BYTES:,} bytes for its kind")
             _check_pieces(_boxes(file), name)
     except (struct.error, IndexError):
         pass  # it ends early: the decoder will say so
@@ -108,7 +109,7 @@ def check_header(image: Image.Image, file: IO[bytes], name: str) -> None:
     elif image.format in ("AVIF", "HEIF"):
         bytes_a_pixel = _VIDEO_BYTES_A_PIXEL
     elif image.format in ("JPEG", "MPO"):
-        scans = _scans(file, pixels)
+        scans = _scans(file)
         if scans > MAX_SCANS or scans * pixels > MAX_SCANNED:
             raise _beyond(name, f"{wide}x{tall} in {scans:,} scans", "what is decoded in seconds")
         bytes_a_pixel += _COEFFICIENT_BYTES * _samples(image) if scans > 1 else 0
@@ -125,7 +126,7 @@ def too_large(name: str, what: str) -> ImageError:
 
 
 def _beyond(name: str, what: str, limit: str) -> ImageError:
-    return ImageError(f"{name}: too large, {what} is over the limit of {limit}; {_SMALLER}")
+    return ImageError(f"{name}: too large, {what} is over the limit of {limit}; make it smaller first")
 
 
 def _check_pieces(pieces: Iterator[object], name: str) -> None:
@@ -202,55 +203,21 @@ def _check_tiff(file: IO[bytes], head: bytes, name: str) -> None:
 
 def _samples(image: Image.Image) -> float:
     """Numbers a pixel that a JPEG of several scans keeps: 3 for colours, half of that where they are coarser."""
-    factors: list[tuple[int, int]] = [(wide, tall) for _, wide, tall, _ in getattr(image, "layer", [])] or [
-        (1, 1)
-    ]
+    factors = [(wide, tall) for _, wide, tall, _ in getattr(image, "layer", [])] or [(1, 1)]
     whole = max(wide for wide, _ in factors) * max(tall for _, tall in factors)
-    return float(float(sum(wide * tall for wide, tall in factors)) / max(1, whole))
+    return float(sum(wide * tall for wide, tall in factors) / max(1, whole))
 
 
-def _scans(file: IO[bytes], pixels: int) -> int:
-    """How often a JPEG goes through its pixels; counted exactly only where a quick look finds many."""
-    at, found, last = file.tell(), 0, b""
+def _scans(file: IO[bytes]) -> int:
+    """How often a JPEG goes through its pixels: its scans up to the end of the picture.
+
+    Those of previews in its segments and of a film behind the picture do not count.
+    """
+    before = file.tell()
     file.seek(0)
-    while piece := file.read(1 << 20):
-        found += piece.count(b"\xff\xda") + (last == b"\xff" and piece[:1] == b"\xda")
-        last = piece[-1:]
-    if found > MAX_SCANS or found * pixels > MAX_SCANNED:  # a film or a preview may lie behind the picture
-        file.seek(0)
-        found = _exact_scans(file)
-    file.seek(at)
-    return found
-
-
-def _exact_scans(file: IO[bytes]) -> int:
-    """Scans up to the end of the picture, without those of previews in its segments."""
-    file.seek(2)
-    scans = 0
-    while True:
-        mark = _next_marker(file)
-        if mark is None or mark == 0xD9:
-            return scans
-        scans += mark == 0xDA
-        if scans > 10 * MAX_SCANS:
-            return scans
-        (length,) = struct.unpack(">H", (file.read(2) + b"\0\0")[:2])
-        file.seek(max(0, length - 2), os.SEEK_CUR)
-
-
-def _next_marker(file: IO[bytes]) -> int | None:
-    """The marker that ends a stretch of coded pixels; stuffed bytes and restarts are none."""
-    while piece := file.read(1 << 16):
-        at = piece.find(b"\xff")
-        while at >= 0:
-            if at + 1 == len(piece):
-                file.seek(-1, os.SEEK_CUR)
-                if len(piece) == 1:
-                    return None
-                break
-            mark = piece[at + 1]
-            if mark not in (0, 0xFF) and not 0xD0 <= mark <= 0xD7:
-                file.seek(at + 2 - len(piece), os.SEEK_CUR)
-                return mark
-            at = piece.find(b"\xff", at + 1)
-    return None
+    data, at, scans = file.read(MAX_BYTES), 2, 0
+    file.seek(before)
+    while (mark := _MARKER.search(data, at)) and mark[0] != b"\xff\xd9" and scans <= 10 * MAX_SCANS:
+        scans += mark[0] == b"\xff\xda"
+        at = mark.end() + max(2, int.from_bytes(data[mark.end() : mark.end() + 2], "big"))
+    return scans

@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,17 +17,10 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from mltta.errors import ImageError
-from mltta.images.budget import (
-    check_bytes,
-    check_encoded,
-    check_header,
-    check_size,
-    open_file,
-    too_large,
-)
+from mltta.images.budget import check_bytes, check_encoded, check_header, check_size, open_file, too_large
 from mltta.images.colour import to_srgb
-from mltta.images.kinds import KINDS, formats_of
-from mltta.images.working import draft, reduced
+from mltta.images.find import KINDS, formats_of
+from mltta.images.geometry import scale_of
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +51,7 @@ def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.I
     Args:
         source: a path, the bytes of a file, a PIL image, or pixels as an array or tensor: (H, W), (H, W, 1),
             (H, W, 3) or (H, W, 4), for tensors (C, H, W) too; uint8, or floats in [0, 1].
-        working: at the size that views are made of: large photos reduced to 1/2, 1/4 or 1/8 (`images.working`).
+        working: at the size that views are made of: large photos reduced to 1/2, 1/4 or 1/8 (`scale_of`).
         name: what an error calls bytes; a path is called by itself.
 
     Example:
@@ -69,7 +62,12 @@ def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.I
         name = os.fsdecode(source)
         file, size = open_file(name)
         with file:
-            return _decode(_nearer(file, size, name), size, name, working)
+            if size > _AT_ONCE:
+                return _decode(file, size, name, working)
+            try:
+                source = file.read(_AT_ONCE)
+            except OSError as error:
+                raise ImageError(f"{name}: cannot be read: {error.strerror}") from None
     if isinstance(source, (bytes, bytearray, memoryview)):
         name = name or "image bytes"
         check_bytes(len(source), name)
@@ -77,15 +75,17 @@ def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.I
     if isinstance(source, Image.Image):
         check_size(*source.size, "image")
         return _finish(source, "image", working)
-    if _is_tensor(source):
-        source, kind = _tensor_to_array(source), "tensor"
+    torch = sys.modules.get(
+        "torch"
+    )  # there are no tensors before somebody has imported it, which takes seconds
+    if torch is not None and isinstance(source, torch.Tensor):
+        image = _from_array(_tensor_to_array(source), "tensor")
     elif isinstance(source, np.ndarray):
-        kind = "array"
+        image = _from_array(source, "array")
     else:
         kinds = "a path, the bytes of a file, a PIL image, a numpy array or a torch tensor"
         raise ImageError(f"cannot make an image of a {type(source).__name__}; give {kinds}")
-    image = _from_array(source, kind)
-    return reduced(image) if working else image
+    return _reduced(image) if working else image
 
 
 def image_id(source: Any) -> str:
@@ -107,18 +107,7 @@ def image_size(source: bytes, name: str) -> tuple[int, int]:
         return int(image.width), int(image.height)
 
 
-def _nearer(file: IO[bytes], size: int, name: str) -> IO[bytes]:
-    """A file in memory, unless it is a large one."""
-    if size > _AT_ONCE:
-        return file
-    try:
-        return io.BytesIO(file.read(_AT_ONCE))
-    except OSError as error:
-        raise ImageError(f"{name}: cannot be read: {error.strerror}") from None
-
-
 def _decode(file: IO[bytes], size: int, name: str, working: bool) -> Image.Image:
-    """Read an encoded image, looking at its headers before any pixel."""
     image = _open(file, size, name)
     with _one_huge if image.width * image.height > _HUGE_PIXELS else nullcontext():
         return _finish(image, name, working, own=True)
@@ -130,60 +119,64 @@ def _open(file: IO[bytes], size: int, name: str) -> Image.Image:
     if not head:
         raise ImageError(f"{name}: the file is empty; copy or download it again")
     formats = formats_of(head, name)
-    try:
+    with _decoding(name):
         check_encoded(file, size, name)
         # Pillow warns from 89 megapixels on. Silence is process-wide: one thread at a time, headers only.
         with _opening, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             image = Image.open(file, formats=formats)
-    except UnidentifiedImageError:
-        raise ImageError(f"{name}: not a readable {KINDS} image; convert it to JPEG or PNG") from None
-    except Image.DecompressionBombError:
-        raise too_large(name, "it") from None
-    except ImageError:
-        raise
-    except MemoryError:
-        raise _no_memory(name) from None
-    except Exception:
-        raise _damaged(name) from None
     check_header(image, file, name)
     image.decodermaxblock = _AT_ONCE
     return image
 
 
 def _finish(image: Image.Image, name: str, working: bool, own: bool = False) -> Image.Image:
-    """Decode, convert to RGB and turn upright.
-
-    Args:
-        own: nobody else has the image, so that its decoder may be told what to do, and its pixels go as soon as there
-            is a converted copy.
-    """
-    try:
-        if own and working:
-            draft(image)
+    """Decode, convert to RGB and turn upright; an image of our own may be told how to decode, and goes at once."""
+    with _decoding(name):
+        if own and working and (scale := scale_of(image.size)) > 1:
+            image.draft(None, (image.width // scale, image.height // scale))  # a JPEG, at less work
         image.load()
         turn = _UPRIGHT.get(_orientation(image))
         plain = image.mode in ("RGB", "CMYK") and "transparency" not in image.info
-        given = (
-            reduced(image) if working and plain else image
-        )  # before its colours are changed, which costs more
-        rgb = _to_rgb(to_srgb(given), name)
+        # before its colours are changed, which costs more
+        given = _reduced(image) if working and plain else image
+        rgb = _to_rgb(to_srgb(given) if given.info.get("icc_profile") else given, name)
         if rgb is not given:
             rgb.info.pop("icc_profile", None)  # it was of other pixels: a second reading would heed it
         if working:
-            rgb = reduced(rgb)
+            rgb = _reduced(rgb)
         if own and rgb is not image:
             image.close()
         if turn is not None:
             rgb = rgb.transpose(turn)
             rgb.info.clear()  # or the orientation stays noted, and a second reading would turn it again
         return rgb
+
+
+def _reduced(image: Image.Image) -> Image.Image:
+    """An image at its working size, by the mean of boxes of pixels; one that is small enough comes back as it is.
+
+    To the bit a JPEG, reduced as it is decoded, differs from its own pixels given as an array: by a level or so.
+    """
+    scale = scale_of(image.size)
+    return image.reduce(scale) if scale > 1 else image
+
+
+@contextmanager
+def _decoding(name: str) -> Iterator[None]:
+    """Turn whatever a decoder raises into an error that says what is wrong with the picture of that name."""
+    try:
+        yield
     except ImageError:
         raise
+    except UnidentifiedImageError:
+        raise ImageError(f"{name}: not a readable {KINDS} image; convert it to JPEG or PNG") from None
+    except Image.DecompressionBombError:
+        raise too_large(name, "it") from None
     except MemoryError:
-        raise _no_memory(name) from None
+        raise ImageError(f"{name}: not enough memory to decode it; make it smaller first") from None
     except Exception:  # a decoder fed with garbage raises almost anything
-        raise _damaged(name) from None
+        raise ImageError(f"{name}: damaged or incomplete image; copy or download it again") from None
 
 
 def _orientation(image: Image.Image) -> int:
@@ -228,17 +221,9 @@ def _to_grey8(image: Image.Image, name: str) -> Image.Image:
 def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
     """Cut an image into bands of about a megapixel, so that work on a huge one needs little memory."""
     rows = max(1, _STRIP_PIXELS // image.width)
-    if rows >= image.height:
-        yield 0, image
-        return
     for top in range(0, image.height, rows):
-        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
-
-
-def _is_tensor(source: Any) -> bool:
-    """Whether this is a tensor: there are none before somebody has imported torch, which takes seconds."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(source, torch.Tensor)
+        whole = rows >= image.height
+        yield top, image if whole else image.crop((0, top, image.width, min(top + rows, image.height)))
 
 
 def _tensor_to_array(tensor: torch.Tensor) -> NDArray[Any]:
@@ -270,11 +255,3 @@ def _from_array(array: NDArray[Any], name: str) -> Image.Image:
         raise ImageError(f"{name} of {array.dtype}: give uint8 in 0 to 255, or floats in [0, 1]")
     image = Image.fromarray(array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array)
     return _to_rgb(image, name)
-
-
-def _no_memory(name: str) -> ImageError:
-    return ImageError(f"{name}: not enough memory to decode it; make it smaller first")
-
-
-def _damaged(name: str) -> ImageError:
-    return ImageError(f"{name}: damaged or incomplete image; copy or download it again")

@@ -21,6 +21,8 @@ Ints = NDArray[np.int64]
 #: a crop may use up two numbers for each try, two for its place and one for its flip
 TRIES = 10
 CROP_DRAWS = 2 * TRIES + 3
+#: the short side of a reduced photo is at least this, and it is reduced by so much at most
+LEAST_SIDE, MOST_REDUCED = 750, 8
 
 
 class Axis(NamedTuple):
@@ -34,6 +36,23 @@ class Axis(NamedTuple):
     size: int
     first: int = 0
     flip: int = 0
+
+
+def scale_of(size: tuple[int, int]) -> int:
+    """By how much a photo of this width and height is reduced before its views are made: 1, 2, 4 or 8.
+
+    By its size alone, so alike for every method, model, batch and worker, and so that views still find their pixels:
+    a crop of 8% of 1000 x 750 pixels has 245 a side where a model sees 224, and its local views look at 512. Twelve
+    megapixels of a phone are seen at a quarter of their sides, which costs a third less than at half.
+
+    Example:
+        >>> [scale_of(size) for size in ((1499, 9000), (3264, 2448), (4000, 3000), (8160, 6120))]
+        [1, 2, 4, 8]
+    """
+    scale = 1
+    while scale < MOST_REDUCED and -(-min(size) // scale) >= 2 * LEAST_SIDE:  # sides are rounded up
+        scale *= 2
+    return scale
 
 
 def clean_axes(size: tuple[int, int], preprocess: Preprocess) -> tuple[Axis, Axis]:

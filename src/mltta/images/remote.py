@@ -17,16 +17,6 @@ MOST_BYTES, PATIENCE, LONGEST = 64 << 20, 10.0, 60.0
 _PIECE = 1 << 16
 
 
-def is_url(source: object) -> bool:
-    """Whether a source is an address rather than a file.
-
-    Example:
-        >>> is_url("https://example.org/cat.jpg"), is_url("cat.jpg"), is_url(b"https://")
-        (True, False, False)
-    """
-    return isinstance(source, str) and source.lower().startswith(("http://", "https://"))
-
-
 def fetch(url: str, *, public: bool = False) -> bytes:
     """The bytes behind an address, or an ImageError that says why there are none.
 
@@ -35,16 +25,12 @@ def fetch(url: str, *, public: bool = False) -> bytes:
     """
     # no other handlers: a redirection leads to no file and no other protocol
     opener = urllib.request.OpenerDirector()
-    ways: list[Any] = [_PublicHTTP(), _PublicHTTPS()]
+    ways: list[Any] = [_Public]
     if not public:  # a proxy would look names up by itself
-        ways = [urllib.request.ProxyHandler(), urllib.request.HTTPHandler(), urllib.request.HTTPSHandler()]
-    for handler in (
-        *ways,
-        urllib.request.HTTPRedirectHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-    ):
-        opener.add_handler(handler)
+        ways = [urllib.request.ProxyHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler]
+    ways += [urllib.request.HTTPRedirectHandler, urllib.request.HTTPDefaultErrorHandler]
+    for handler in (*ways, urllib.request.HTTPErrorProcessor):
+        opener.add_handler(handler())
     end = time.monotonic() + LONGEST
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "mltta", "Accept": "image/*"})
@@ -64,8 +50,6 @@ def fetch(url: str, *, public: bool = False) -> bytes:
             return bytes(found)
     except urllib.error.HTTPError as error:
         raise ImageError(f"{url}: the server answers {error.code} {error.reason}") from None
-    except TimeoutError:
-        raise ImageError(f"{url}: no answer within {PATIENCE:.0f} seconds; try again later") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         if isinstance(reason, TimeoutError):
@@ -105,21 +89,19 @@ def _connect_public(place: tuple[str, int], timeout: float, source: Any = None) 
     return socket.create_connection((str(found[0][0]), place[1]), timeout, source)
 
 
-class _PublicConnection(http.client.HTTPConnection):
-    def __init__(self, *args: Any, **options: Any):
-        super().__init__(*args, **options)
-        self._create_connection = _connect_public
+class _Public(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Opens addresses on the public internet alone; a certificate is checked against the name."""
 
-
-class _PublicTLS(_PublicConnection, http.client.HTTPSConnection):
-    """The same, and the certificate is checked against the name."""
-
-
-class _PublicHTTP(urllib.request.HTTPHandler):
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_PublicConnection, req)
+        return self._opened(http.client.HTTPConnection, req)
 
-
-class _PublicHTTPS(urllib.request.HTTPSHandler):
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_PublicTLS, req)
+        return self._opened(http.client.HTTPSConnection, req)
+
+    def _opened(self, kind: Any, req: urllib.request.Request) -> http.client.HTTPResponse:
+        def connection(*args: Any, **options: Any) -> http.client.HTTPConnection:
+            made: http.client.HTTPConnection = kind(*args, **options)
+            vars(made)["_create_connection"] = _connect_public
+            return made
+
+        return self.do_open(connection, req)

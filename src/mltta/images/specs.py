@@ -60,9 +60,8 @@ class ViewSpec:
         """Say whether the views of `other` are the first of these; the clean view 0 is in every spec of crops."""
         if isinstance(other, LocalSpec):
             return False
-        if other.is_clean and not self.generated:
-            return True
-        return replace(self, count=other.count) == other and self.count >= other.count
+        same = replace(self, count=other.count) == other and self.count >= other.count
+        return same or (other.is_clean and not self.generated)
 
     def price(self, side: int) -> float:
         """Arithmetic in units of a view of this side."""
@@ -94,15 +93,12 @@ class LocalSpec:
         for name in ("size", "window", "stride"):
             value = getattr(self, name)
             require(is_count(value), f"{name} of local views must be a whole number above 0, not {value!r}")
-        require(
-            self.window <= self.size, f"a window of {self.window} is larger than its input of {self.size}"
-        )
+        fits = self.window <= self.size
+        require(fits, f"a window of {self.window} is larger than its input of {self.size}")
 
     def covers(self, other: AnySpec) -> bool:
         """Say whether the views of `other` are among these: the same ones, or the clean one alone."""
-        if isinstance(other, ViewSpec):
-            return self.clean and other.is_clean
-        return other == self
+        return other == self or (isinstance(other, ViewSpec) and self.clean and other.is_clean)
 
     @property
     def has_clean(self) -> bool:

@@ -19,8 +19,8 @@ from mltta.errors import ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, augmix, draw_plans
 from mltta.images.decode import image_id as content_id
 from mltta.images.decode import load_image
+from mltta.images.find import SUFFIXES
 from mltta.images.geometry import CROP_DRAWS, Floats, clean_axes, crop_boxes, working_size
-from mltta.images.kinds import SUFFIXES
 from mltta.images.specs import LocalSpec, ViewSpec, floats, is_count, require
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -119,9 +119,8 @@ def render_views(
     size = preprocess.size
     if spec.generated:
         files = generated_files(spec, name)
-        pixels = np.empty((len(chosen), size, size, 3), np.uint8)
-        for row, j in zip(pixels, chosen, strict=True):
-            row[:] = np.asarray(clean_view(load_image(files[j], working=True), preprocess))
+        shown = [clean_view(load_image(files[j], working=True), preprocess) for j in chosen]
+        pixels = np.array([np.asarray(view) for view in shown], np.uint8).reshape(-1, size, size, 3)
         return normalise_levels(pixels, preprocess)
     image = load_image(image, working=True)
     identity = content_id(image) if image_id is None else image_id

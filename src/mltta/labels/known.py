@@ -1,22 +1,44 @@
-"""What the library knows about a label, whoever typed it: how a prompt says it, and other words for it."""
+"""What the library knows about a label, whoever typed it: its singular, how a prompt says it, other words for it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from types import SimpleNamespace
 
-from mltta.labels.number import singular
-from mltta.labels.sets import BUILT_IN, LabelSet, label_key
+from mltta.labels.sets import ASSETS, BUILT_IN, LabelSet, label_key
 
-#: words before a label that say how many, or nothing
-COUNTS = frozenset(
-    ("a", "an", "the", "my", "some", "several", "many", "few", "both", "one", "two", "three", "four", "five", "six")
-)  # fmt: skip
-COLOURS = frozenset(
-    ("black", "white", "grey", "gray", "red", "orange", "yellow", "green", "blue", "purple", "pink", "brown", "beige")
-)  # fmt: skip
 #: named by a colour, and not what they are named after
 OTHER_THINGS = frozenset(("red panda",))
+
+
+def word_lists(file: str) -> SimpleNamespace:
+    """The words of a file of assets by the name before them: "name = words", comments after #."""
+    lines = (ASSETS / file).read_text(encoding="utf-8").splitlines()
+    pairs = (line.split(" = ") for line in lines if line and line[0] != "#")
+    return SimpleNamespace(**{name: frozenset(words.split()) for name, words in pairs})
+
+
+_WORDS = word_lists("labels/english.txt")
+_IRREGULAR: dict[str, str] = dict(pair.split(":") for pair in _WORDS.irregular)
+
+
+@lru_cache(maxsize=65536)
+def singular(word: str) -> str:
+    """Return the singular of a lower-case English word; what looks singular already is returned as it is."""
+    if word in _IRREGULAR or word in _WORDS.unchanged:
+        return _IRREGULAR.get(word, word)
+    if word.endswith("men"):
+        return word[:-2] + "an"
+    if len(word) <= 3 or word[-1] != "s" or word.endswith(("ss", "us", "sis", "itis")):
+        return word
+    if word[:-1] in _WORDS.ends_in_e:
+        return word[:-1]
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    if word.endswith(("oes", "sses", "xes", "zzes", "ches", "shes", "buses", "tuses", "puses", "ruses")):
+        return word[:-2]  # octopuses, walruses
+    return word[:-1]
 
 
 @lru_cache(maxsize=1)
@@ -43,22 +65,13 @@ def _singular(key: str) -> str:
     return first + space + ("person" if last == "people" else singular(last))
 
 
-def _plain(key: str, before: frozenset[str] = COUNTS) -> str | None:
-    """The built-in label that a label is, but for articles, counts and number: "the dogs" is "dog".
-
-    Args:
-        before: words that may stand before it.
-    """
+def _plain(key: str, before: frozenset[str] = _WORDS.counts) -> str | None:
+    """The built-in label that a label is, but for words that may stand before it, and number: "the dogs" is "dog"."""
     words = key.split()
     while len(words) > 1 and (words[0] in before or words[0].isdecimal()):
         del words[0]
     bare = " ".join(words)
     return bare if bare in known_labels() else _by_singular().get(_singular(bare))
-
-
-def _coloured(key: str) -> str | None:
-    """The built-in label that a label is a kind of by its colour: "a red car" is a "car"."""
-    return None if key in OTHER_THINGS else _plain(key, COUNTS | COLOURS)
 
 
 def with_known_words(labels: LabelSet) -> LabelSet:
@@ -85,8 +98,11 @@ def with_known_words(labels: LabelSet) -> LabelSet:
                 text = said
                 given |= {plain, label_key(said)}
         texts.append(text)
-        kind = _coloured(key) if plain is None else None
-        kinds.append(() if kind is None else (kind,))  # the thing that it is, in a colour
+        named = plain is not None or key in OTHER_THINGS
+        kind = (
+            None if named else _plain(key, _WORDS.counts | _WORDS.colours)
+        )  # the thing that it is, in a colour
+        kinds.append(() if kind is None else (kind,))
     own = {label_key(word) for words in (labels.names, texts) for word in words}
     synonyms = []
     for name, text, things, more in zip(labels.names, texts, kinds, labels.synonyms, strict=True):

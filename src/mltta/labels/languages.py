@@ -6,9 +6,10 @@ import csv
 import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
-from pathlib import Path
 
-_TABLE = Path(__file__).parents[1] / "assets" / "labels" / "languages.csv"
+from mltta.labels.sets import ASSETS
+
+_TABLE = ASSETS / "labels" / "languages.csv"
 #: words of the table that are English too; alone they say nothing
 _ALSO_ENGLISH = frozenset((_TABLE.parent / "also_english.txt").read_text(encoding="utf-8").split())
 
@@ -19,11 +20,9 @@ def _languages() -> dict[str, dict[str, str]]:
     with _TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return {
-        language.capitalize(): {
-            _bare(word): row["english"] for row in rows for word in row[language].split("/")
-        }
-        for language in rows[0]
-        if language != "english"
+        name.capitalize(): {_bare(word): row["english"] for row in rows for word in row[name].split("/")}
+        for name in rows[0]
+        if name != "english"
     }
 
 

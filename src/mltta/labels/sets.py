@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union
 
 from mltta.errors import LabelError
-from mltta.storage.reading import LABELS, UNREADABLE, explain, is_plain, read_text, reading, shown
+from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown, unwritable
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
 #: lists that are used as they are published; others get the synonyms that the library knows
 OFFICIAL = frozenset((*BUILT_IN, "objects365"))
 #: of a file; every one of them is encoded
 MOST_LABELS = 100_000
-_ASSETS = Path(__file__).parents[1] / "assets" / "labels"
+ASSETS = Path(__file__).parents[1] / "assets"
 _SUFFIXES = (".txt", ".json", ".csv")
 _HOW = (
     f"Give a built-in set ({', '.join(BUILT_IN)}), a list such as ['dog', 'traffic light'], "
@@ -63,16 +63,15 @@ class LabelSet:
         first: dict[str, int] = {}
         entries = zip(self.names, self.texts, self.synonyms, strict=True)
         for position, (name, text, words) in enumerate(entries, start=1):
-            for value in (name, text):
+            for value in (name, text, *words):
                 if not isinstance(value, str):
                     raise _not_a_string(value, position, self.source)
                 if not label_key(value):
                     raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or write a name.")
-            for value in (name, text, *(word for word in words if isinstance(word, str))):
-                if not is_plain(value):
+                if found := unwritable(value):
                     raise LabelError(
-                        f"Label {position} ({self.source}), {value[:40]!r}, contains control characters or invalid "
-                        "Unicode. Remove them."
+                        f"Label {position} ({self.source}) contains {found}, which no file can hold: {shown(value)}. "
+                        "Remove that character."
                     )
             earlier = first.setdefault(label_key(name), position)
             if earlier != position:
@@ -96,18 +95,17 @@ class LabelSet:
 
     def pick(self, places: Sequence[int]) -> LabelSet:
         """Some of the labels."""
-        names, texts, synonyms = (
-            tuple(part[i] for i in places) for part in (self.names, self.texts, self.synonyms)
-        )
-        return LabelSet(names, texts, synonyms, self.source)  # type: ignore[arg-type]
+        names, texts = (tuple(part[i] for i in places) for part in (self.names, self.texts))
+        return LabelSet(names, texts, tuple(self.synonyms[i] for i in places), self.source)
 
     def index(self, name: str) -> int:
         """Return the position of a label, whichever case or spacing its name or text is written in."""
         wanted = label_key(name)
         for words in (self.names, self.texts):
-            for i, word in enumerate(words):
-                if label_key(word) == wanted:
-                    return i
+            if (
+                found := next((i for i, word in enumerate(words) if label_key(word) == wanted), None)
+            ) is not None:
+                return found
         close = difflib.get_close_matches(wanted, [label_key(n) for n in self.names], n=3)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise LabelError(f"No label {name!r} among the {len(self)} labels of {self.source}.{hint}")
@@ -133,7 +131,7 @@ class LabelSet:
             raise LabelError(f"No built-in label set {name!r}. {_HOW}")
         if text not in ("readable", "original"):
             raise LabelError(f"text={text!r} is neither 'readable' nor 'original'.")
-        entries = json.loads((_ASSETS / f"{key}.json").read_text(encoding="utf-8"))
+        entries = json.loads((ASSETS / "labels" / f"{key}.json").read_text(encoding="utf-8"))
         if text == "original":
             entries = [{**entry, "text": entry["name"]} for entry in entries]
         return cls._of_entries(entries, key)
@@ -167,7 +165,7 @@ class LabelSet:
         """Tell a built-in set, a file, a comma separated list and a single label apart."""
         if labels.casefold() in BUILT_IN:
             return cls.load(labels)
-        if labels.casefold().endswith(_SUFFIXES) or _is_file(labels):
+        if labels.casefold().endswith(_SUFFIXES) or os.path.isfile(labels):
             return cls.from_file(labels)
         if "," not in labels and ("/" in labels or "\\" in labels):
             raise LabelError(f"No such file: {labels}. {_HOW}")
@@ -184,7 +182,12 @@ class LabelSet:
         places: dict[str, int] = {}
         twice: list[str] = []
         for position, entry in enumerate(entries, start=1):
-            fields = entry if isinstance(entry, Mapping) else _fields(entry)
+            fields = entry if isinstance(entry, Mapping) else {"name": entry}
+            if (
+                isinstance(entry, str) and "|" in entry
+            ):  # "cat | kitty | tabby": a label, and other words for it
+                own, *others = entry.split("|")
+                fields = {"name": own, "synonyms": [word for word in others if word.strip()]}
             name = fields.get("name")
             text = fields.get("text", name)
             if not isinstance(name, str) or not isinstance(text, str):
@@ -217,16 +220,7 @@ def _listed(content: str) -> list[str]:
     return [label for line in lines if (label := _BULLET.sub("", line).strip())]
 
 
-def _fields(entry: object) -> Mapping[str, object]:
-    """Read "cat | kitty | tabby": a label, and other words for it."""
-    if not isinstance(entry, str) or "|" not in entry:
-        return {"name": entry}
-    name, *words = entry.split("|")
-    return {"name": name, "synonyms": [word for word in words if word.strip()]}
-
-
 def _readable(text: str) -> str:
-    """Write underscores as spaces and every stretch of white space as one space."""
     return " ".join(text.replace("_", " ").split())
 
 
@@ -246,14 +240,6 @@ def _tidy_synonyms(synonyms: object, name: str) -> tuple[str, ...]:
 
 def _not_a_string(value: object, position: int, source: str) -> LabelError:
     return LabelError(f"Label {position} ({source}) is not a string: {shown(value)}. {_HOW}")
-
-
-def _is_file(path: str) -> bool:
-    """Tell whether a string happens to name a file; a long list of labels is no path at all."""
-    try:
-        return Path(path).is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def read_label_text(path: Path, how: str = _HOW) -> str:

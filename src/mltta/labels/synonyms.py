@@ -31,8 +31,7 @@ def add_synonyms(labels: LabelSet, words: Mapping[str, Sequence[str]]) -> LabelS
 
 def read_synonyms(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Read words by label from a JSON object of lists, or from CSV lines: the label, then its words."""
-    path = Path(path)
-    content = read_label_text(path, _FORMS)
+    content = read_label_text(path := Path(path), _FORMS)
     if path.suffix.casefold() == ".json":
         try:
             table = json.loads(content)
@@ -48,11 +47,7 @@ def read_synonyms(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         for label, *words in rows[titles:]:
             table.setdefault(label.strip(), []).extend(word.strip() for word in words if word.strip())
     for label, words in table.items():
-        if (
-            not isinstance(words, list)
-            or not words
-            or not all(isinstance(w, str) and w.strip() for w in words)
-        ):
+        if not (isinstance(words, list) and words and all(isinstance(w, str) and w.strip() for w in words)):
             raise LabelError(f"{path}: {label!r} needs a list of words, not {shown(words)}. {_FORMS}")
     return table
 

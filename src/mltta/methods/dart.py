@@ -12,9 +12,9 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.methods.base import OnlineMethod, Problem, State, register
 from mltta.methods.config import SHARE, TuningConfig, setting
+from mltta.methods.towers import PromptedViT
 from mltta.methods.tuning import Moments, adamw
 from mltta.model.encoded import Encoded
-from mltta.model.vision_prompt import PromptedViT
 from mltta.objectives import bind_labels, entropy, marginal_entropy, select_confident
 
 

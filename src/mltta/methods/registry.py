@@ -26,7 +26,7 @@ log = logging.getLogger("mltta")
 #: methods from elsewhere: of a user's own file or of an installed package
 _REGISTRY: dict[str, type[Method]] = {}
 #: files of this package that serve methods and register none
-_SUPPORT = {"base", "config", "create", "memory", "registry", "tuning"}
+_SUPPORT = {"base", "config", "create", "memory", "registry", "towers", "tuning", "variations"}
 #: names of what a tagger or `create_method` is given beside a method's own settings
 TAKEN = {
     *("name", "model", "backbone", "labels", "method", "captions", "template", "descriptions", "teacher"),

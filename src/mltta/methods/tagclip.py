@@ -15,7 +15,7 @@ from mltta.images.specs import ViewSpec
 from mltta.labels import LabelSet
 from mltta.methods.base import Emits, Method, Problem, register
 from mltta.methods.config import SHARE, Config, setting
-from mltta.model.attention import AttentiveViT
+from mltta.methods.towers import AttentiveViT
 from mltta.model.encoded import Encoded
 
 #: what a patch may show beside the labels; a word that some label has is left out

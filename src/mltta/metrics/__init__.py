@@ -13,21 +13,8 @@ from mltta.metrics.average_precision import (
     mean_average_precision,
 )
 from mltta.metrics.bootstrap import Difference, bootstrap_map, interval, interval_of, paired_difference
-from mltta.metrics.calibration import calibration_error
-from mltta.metrics.precision_recall import SetMetrics, set_metrics
+from mltta.metrics.precision_recall import SetMetrics, calibration_error, set_metrics
 
-__all__ = [
-    "LABEL_BINS",
-    "CountBin",
-    "Difference",
-    "SetMetrics",
-    "average_precision",
-    "bootstrap_map",
-    "by_label_count",
-    "calibration_error",
-    "interval",
-    "interval_of",
-    "mean_average_precision",
-    "paired_difference",
-    "set_metrics",
-]
+__all__ = ["LABEL_BINS", "CountBin", "average_precision", "by_label_count", "mean_average_precision"]
+__all__ += ["Difference", "bootstrap_map", "interval", "interval_of", "paired_difference"]
+__all__ += ["SetMetrics", "calibration_error", "set_metrics"]

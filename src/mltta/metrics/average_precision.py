@@ -1,24 +1,105 @@
-"""AP and mAP, of all images or apart by how many labels they have."""
+"""AP and mAP, of all images or apart by how many labels they have, and AP when the images are drawn again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from mltta.metrics.ranking import Floats, Ties, columns, label_ap
-
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Ties = Literal["grouped", "released"]
 Absent = Literal["zero", "skip"]
 
+#: (least, most) labels of an image, both inclusive, None for no limit
 LABEL_BINS: Mapping[str, tuple[int, int | None]] = {
     "1-2": (1, 2),
     "3-4": (3, 4),
     "5-7": (5, 7),
     "8+": (8, None),
 }
+
+
+def columns(values: ArrayLike, targets: ArrayLike) -> Iterator[tuple[Array, Array]]:
+    """Each label's values and targets (N,), checked; only one label at a time is copied."""
+    value, target = np.asarray(values), np.asarray(targets)
+    if value.shape != target.shape or value.ndim != 2 or not value.size:
+        raise ValueError(
+            f"scores {value.shape} and targets {target.shape} must be the same (N, C), not empty"
+        )
+    for c in range(value.shape[1]):
+        column, truth = np.ascontiguousarray(value[:, c]), np.ascontiguousarray(target[:, c])
+        if bad := int(np.count_nonzero(~np.isfinite(column))):
+            raise ValueError(
+                f"{bad} scores of label {c} (counted from 0) are NaN or infinite: they have no rank"
+            )
+        if not ((truth == 1) | (truth == 0) | (truth == -1)).all():
+            raise ValueError(
+                f"targets of label {c} (counted from 0) must be 1 present, 0 absent or -1 left out"
+            )
+        yield column, truth.astype(np.int8, copy=False)
+
+
+def label_ap(score: Array, target: Array, ties: Ties) -> float:
+    """AP of one label; 0 without positives."""
+    if ties not in ("grouped", "released"):
+        raise ValueError(f'ties must be "grouped" or "released", not {ties!r}')
+    if not (target == 1).any():
+        return 0.0
+    if ties == "grouped":
+        return Ranked.of(score, target).average_precision()
+    kept = target >= 0
+    hits = target[kept][score[kept].argsort()[::-1]] == 1
+    rank = np.flatnonzero(hits) + 1
+    return float((np.arange(1, len(rank) + 1) / rank).sum() / (len(rank) + 1e-8))
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One label's P positives among its images; equal scores share the rank of the last of them."""
+
+    order: NDArray[np.int32]  # images by descending score, down to the rank of the last positive
+    positive: NDArray[np.int32]  # (P,) images that have the label, in that order
+    rank: NDArray[np.int32]  # (P,) how many images stand at or above the positive
+    found: NDArray[np.int32]  # (P,) how many of those are positives
+
+    @classmethod
+    def of(cls, score: Array, target: Array) -> Ranked:
+        """Rank a label that has a positive; images with target -1 take no part."""
+        kept = np.flatnonzero(target >= 0).astype(np.int32)
+        order = kept[score[kept].argsort()[::-1]]
+        ordered = score[order]
+        ends = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1, len(order))
+        place = np.flatnonzero(target[order] == 1)
+        rank = ends[np.searchsorted(ends, place, side="right")]
+        found = np.searchsorted(place, rank)
+        positive = order[place]
+        return cls(order[: rank[-1]].copy(), positive, rank.astype(np.int32), found.astype(np.int32))
+
+    def average_precision(self) -> float:
+        return float((self.found / self.rank).mean())
+
+    def drawn(self, copies: NDArray[np.uint8]) -> Floats:
+        """AP of each of D draws, which hold copies (D, N) of the images; NaN for a draw without positives."""
+        # a copy is ranked among the other images, not among its own copies, which would lift rare positives
+        ends, which = np.unique(self.rank, return_inverse=True)
+        starts = np.append(0, ends[:-1])
+        ordered = copies.take(self.order, axis=1)
+        above = np.add.reduceat(ordered, starts, axis=1, dtype=np.int32).cumsum(axis=1)
+        own = copies.take(self.positive, axis=1).astype(np.int32)  # (D, P)
+        hits = own.cumsum(axis=1).take(self.found - 1, axis=1)
+        precision = (hits - own + 1) / (above.take(which, axis=1) - own + 1)
+        with np.errstate(invalid="ignore"):
+            return np.asarray((precision * own).sum(axis=1) / own.sum(axis=1))
+
+
+def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
+    """part / whole, and 0 where whole is."""
+    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
+    return np.asarray(np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
 
 
 def average_precision(scores: ArrayLike, targets: ArrayLike, ties: Ties = "grouped") -> Floats:
@@ -47,11 +128,11 @@ def mean_average_precision(
     A label without positives counts as 0 with absent="zero", as in the released code and scikit-learn, and is left
     out of the mean with "skip"; NaN when no label is left.
     """
-    ap = [
-        label_ap(score, target, ties)
-        for score, target in columns(scores, targets)
-        if absent == "zero" or (target == 1).any()
-    ]
+    labels = columns(scores, targets)
+    return _mean([label_ap(*own, ties) for own in labels if absent == "zero" or (own[1] == 1).any()])
+
+
+def _mean(ap: list[float]) -> float:
     return float(100 * np.mean(ap)) if ap else float("nan")
 
 
@@ -70,13 +151,8 @@ def by_label_count(
     bins: Mapping[str, tuple[int, int | None]] = LABEL_BINS,
     ties: Ties = "grouped",
 ) -> dict[str, CountBin]:
-    """mAP among the images with few and with many labels.
-
-    ``bins`` names (least, most) labels of an image, both inclusive, None for no limit.
-    """
-    count = np.zeros(len(np.asarray(targets)), dtype=np.int64)
-    for _, target in columns(scores, targets):
-        count += target == 1
+    """mAP among the images with few and with many labels; ``bins`` says by name how many, as `LABEL_BINS` does."""
+    count = (np.asarray(targets) == 1).sum(axis=1)
     rows = {
         name: np.flatnonzero((count >= least) & (count <= (np.inf if most is None else most)))
         for name, (least, most) in bins.items()
@@ -86,7 +162,4 @@ def by_label_count(
         for name, row in rows.items():
             if (target[row] == 1).any():
                 ap[name].append(label_ap(score[row], target[row], ties))
-    return {
-        name: CountBin(len(row), len(ap[name]), float(100 * np.mean(ap[name])) if ap[name] else float("nan"))
-        for name, row in rows.items()
-    }
+    return {name: CountBin(len(row), len(ap[name]), _mean(ap[name])) for name, row in rows.items()}

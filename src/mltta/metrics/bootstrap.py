@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mltta.metrics.average_precision import Absent, mean_average_precision
-from mltta.metrics.ranking import Floats, Ranked, columns, ratio
+from mltta.metrics.average_precision import Absent, Floats, Ranked, columns, mean_average_precision, ratio
 
 DRAWN_AT_ONCE = 2**21  # images times draws that are held at a time
 
@@ -79,8 +78,7 @@ def paired_difference(
     absent: Absent = "zero",
 ) -> Difference:
     """Compare two methods on the same images, both judged on the same draws."""
-    drawn_a, drawn_b = (
-        bootstrap_map(scores, targets, draws, seed, absent) for scores in (scores_a, scores_b)
-    )
-    map_a, map_b = (mean_average_precision(scores, targets, absent=absent) for scores in (scores_a, scores_b))
+    both = (scores_a, scores_b)
+    drawn_a, drawn_b = (bootstrap_map(scores, targets, draws, seed, absent) for scores in both)
+    map_a, map_b = (mean_average_precision(scores, targets, absent=absent) for scores in both)
     return Difference(map_a - map_b, *interval_of(drawn_a - drawn_b))

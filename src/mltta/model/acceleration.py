@@ -14,11 +14,9 @@ import torch
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.model.image_tower import ImageTower
-from mltta.model.label_encoder import LabelEncoder
-from mltta.model.prompts import Prompts
+from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower
+from mltta.model.passes import ImageTower
 from mltta.model.search import Search
-from mltta.model.text_tower import TextTower
 
 if TYPE_CHECKING:
     from mltta.images.specs import ViewSpec
@@ -51,11 +49,9 @@ class Acceleration:
         """Passes through an image tower."""
         return ImageTower(forward, device, dtype, side)
 
-    def label_encoder(
-        self, tower: TextTower, prompts: Prompts, context: Tensor | None, features: Tensor | None = None
-    ) -> LabelEncoder:
-        """Labels under contexts."""
-        return LabelEncoder(tower, prompts, context, features)
+    def label_encoder(self, tower: TextTower, prompts: Prompts, context: Tensor | None) -> LabelEncoder:
+        """Labels under contexts that can change."""
+        return LabelEncoder(tower, prompts, context)
 
     def search(self, base: Tensor) -> Search:
         """Nearest captions."""
@@ -82,5 +78,6 @@ def choose(device: torch.device, wanted: bool | str | None = None) -> Accelerati
         raise ConfigError(
             f"accelerate = {', '.join(unknown)}: give all, none, or some of {', '.join(room.TRICKS)}"
         )
-    found: Acceleration = room.for_device(device, set(room.TRICKS) if names is None else names)
-    return found
+    kind = "cuda" if device.type == "cuda" else "cpu"  # the file of the other is not even opened
+    opened = import_module(f"{room.__name__}.{kind}")
+    return getattr(opened, f"{kind.title()}Acceleration")(names or set(room.TRICKS))

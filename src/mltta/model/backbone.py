@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -22,25 +22,21 @@ from mltta.model import weights as weights_
 from mltta.model.acceleration import Acceleration, Renderer
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
-from mltta.model.image_tower import ImageTower
-from mltta.model.label_encoder import LabelEncoder
+from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower, build_prompts
 from mltta.model.learned_prompts import AnyPrompts
-from mltta.model.local import Local, local_path, parts, tiles, windows
+from mltta.model.local import Local, local_path, look_locally
+from mltta.model.passes import ImageTower, each
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
-    Prompts,
     TemplateSource,
-    build_prompts,
     check_lengths,
     list_templates,
     load_descriptions,
 )
-from mltta.model.text_tower import TextTower
-from mltta.model.threads import each
 from mltta.model.torch_engine import TorchEngine
 from mltta.model.vocabulary import Vocabulary
-from mltta.storage.folders import MINI, embedded_text_tower
+from mltta.storage.folders import embedded_text_tower
 
 log = logging.getLogger("mltta")
 
@@ -88,15 +84,11 @@ class Backbone:
     @cached_property
     def text_fingerprint(self) -> str:
         """Hash of everything but the image tower: what a caption embedding depends on."""
-        digest = hashlib.blake2b(digest_size=16)
-        text_layers = [layer for name, layer in self.model.named_modules() if not name.startswith("visual")]
-        if any(type(layer).__name__ == "QuickGELU" for layer in text_layers):
-            digest.update(b"QuickGELU")  # the same weights mean something else with another activation
-        for key, value in sorted(self.model.state_dict().items()):
-            if not key.startswith("visual."):
-                digest.update(key.encode())
-                digest.update(value.cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        layers = [layer for name, layer in self.model.named_modules() if not name.startswith("visual")]
+        quick = any(type(layer).__name__ == "QuickGELU" for layer in layers)
+        own = {key: v for key, v in self.model.state_dict().items() if not key.startswith("visual.")}
+        # the same weights mean something else with another activation
+        return _digest("QuickGELU" if quick else "", own)
 
     @property
     def is_embedded(self) -> bool:
@@ -107,11 +99,7 @@ class Backbone:
     def image_fingerprint(self) -> str:
         """Hash of the image tower, its weights and its layers: what a view's feature depends on."""
         visual = self.model.visual
-        digest = hashlib.blake2b(repr(visual).encode(), digest_size=16)
-        for key, value in sorted(visual.state_dict().items()):
-            digest.update(key.encode())
-            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return digest.hexdigest()
+        return _digest(repr(visual), visual.state_dict())
 
     @cached_property
     def renderer(self) -> Renderer | None:
@@ -126,9 +114,8 @@ class Backbone:
         return f"{name}, TF32 convolutions" if tf32 else name
 
     def _image_tower(self) -> ImageTower:
-        return self.acceleration.image_tower(
-            self.model.encode_image, self.device, self.image_dtype, self.preprocess.size
-        )
+        forward, side = self.model.encode_image, self.preprocess.size
+        return self.acceleration.image_tower(forward, self.device, self.image_dtype, side)
 
     @cached_property
     def local(self) -> Local | None:
@@ -140,24 +127,10 @@ class Backbone:
         if not isinstance(spec, LocalSpec):
             return self.image_tower
         if spec not in self._local_towers:
-            forward = partial(self._look_locally, spec)
+            forward = partial(look_locally, spec, self.local, self.model.encode_image, self.preprocess.size)
             make = self.acceleration.image_tower
             self._local_towers[spec] = make(forward, self.device, self.image_dtype, spec.size)
         return self._local_towers[spec]
-
-    def _look_locally(self, spec: LocalSpec, pixels: Tensor) -> Tensor:
-        """The whole, its quarters and windows (N, 5 + L, D), not of unit length, of inputs (N, 3, S, S)."""
-        if self.local is not None:
-            cells = self.local(pixels)  # (N, h, w, D)
-            step = spec.size / cells.shape[1]
-            sides = max(1, round(spec.window / step)), max(1, round(spec.stride / step))
-            return torch.cat([parts(cells), windows(cells, *sides)], dim=1)
-        # without a map, tiles stand for its locations
-        side = self.preprocess.size
-        cut = tiles(pixels, side)  # (N, n, n, 3, side, side)
-        found = self.model.encode_image(cut.flatten(0, 2))
-        cells = F.normalize(found.float(), dim=-1).view(*cut.shape[:3], -1)
-        return torch.cat([parts(cells), cells.flatten(1, 2)], dim=1)
 
     def renderer_of(self, spec: AnySpec) -> Renderer | None:
         """What makes a spec's pixels where the image tower is."""
@@ -189,8 +162,7 @@ class Backbone:
         @torch.no_grad()  # each thread has to be told
         def some(rows: Tensor) -> Tensor:
             if not causal:
-                found: Tensor = self.model.encode_text(tokens[rows].to(self.device), normalize=True)
-                return found.cpu().float()
+                return self.model.encode_text(tokens[rows].to(self.device), normalize=True).cpu().float()
             x = self.tower.embed(tokens[rows, : int(end[rows].max()) + 1].to(self.device))
             return self.tower.run(x, end[rows].to(self.device)).cpu()
 
@@ -235,11 +207,11 @@ class Backbone:
             features = self.encode_texts([text for texts in sentences.values() for text in texts])
             owners = torch.tensor([labels.index(name) for name, texts in sentences.items() for _ in texts])
             total = total.index_add(0, owners.to(self.device), features.to(self.device))
-        return self.acceleration.label_encoder(self.tower, prompts, None, F.normalize(total, dim=-1))
+        return LabelEncoder(self.tower, prompts, None, F.normalize(total, dim=-1))
 
     def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Tensor:
         """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
-        kept = self._vocabularies.get(templates) or self._open_vocabulary(templates) if look_up else None
+        kept = self._kept_vocabulary(templates) if look_up else None
         rows = [None if kept is None else kept.row(text) for text in labels.texts]
         new = [i for i, row in enumerate(rows) if row is None]
         if kept is None or new:
@@ -257,27 +229,26 @@ class Backbone:
     def vocabulary(self, template: TemplateSource) -> Vocabulary:
         """The words of all built-in lists and their features under these templates; made once and kept."""
         templates = list_templates(template)
-        kept = self._vocabularies.get(templates) or self._open_vocabulary(templates)
+        kept = self._kept_vocabulary(templates)
         if kept is None:
             words = vocabulary_.words()
             log.info("encoding %d everyday words for %s, once", len(words), self.name)
             labels = LabelSet(tuple(words), tuple(words), ((),) * len(words), "everyday words")
-            kept = vocabulary_.Vocabulary(words, self.encode_labels(labels, templates).features)
+            kept = Vocabulary(words, self.encode_labels(labels, templates).features)
             name = vocabulary_.identity(self._reads, templates, words)
             vocabulary_.save_to(vocabulary_.kept_file(name), name, kept)
             self._vocabularies[templates] = kept
         return kept
 
-    def _open_vocabulary(self, templates: tuple[str, ...]) -> Vocabulary | None:
-        """What ships with the model or is kept on this machine."""
-        name = vocabulary_.identity(self._reads, templates, vocabulary_.words())
-        for file in (MINI / "vocabulary.safetensors", vocabulary_.kept_file(name)):
-            kept = vocabulary_.load(file, name)
-            if kept is not None:
-                kept.features = self.asarray(kept.features)
-                self._vocabularies[templates] = kept
-                return kept
-        return None
+    def _kept_vocabulary(self, templates: tuple[str, ...]) -> Vocabulary | None:
+        """What is here already, ships with the model or is kept on this machine."""
+        if templates not in self._vocabularies:
+            kept = vocabulary_.find(vocabulary_.identity(self._reads, templates, vocabulary_.words()))
+            if kept is None:
+                return None
+            kept.features = self.asarray(kept.features)
+            self._vocabularies[templates] = kept
+        return self._vocabularies[templates]
 
     @property
     def _reads(self) -> str:
@@ -289,22 +260,23 @@ class Backbone:
     ) -> LabelEncoder:
         """One template's labels; their context can be tuned where the tower has one."""
         prompts = self._layout(labels, template, None if context is None else context.shape[-2])
-        if not self.tower.tunable:
-            if context is not None:
-                raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
-            ready = self.encode_texts(prompts.texts).to(self.device)
-            return self.acceleration.label_encoder(self.tower, prompts, None, ready)
-        return self.acceleration.label_encoder(self.tower, prompts, context)
+        if self.tower.tunable:
+            return self.acceleration.label_encoder(self.tower, prompts, context)
+        if context is not None:
+            raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
+        return LabelEncoder(self.tower, prompts, None, self.encode_texts(prompts.texts).to(self.device))
 
     def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
-        return build_prompts(
-            self.tokenizer,
-            labels.texts,
-            template=template,
-            context_length=self.context_length,
-            n_context=n_context,
-        )
+        return build_prompts(self.tokenizer, labels.texts, template, self.context_length, n_context)
 
     def views(self, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
         """What was encoded, one spec after another; a tower that reads the context gives it as a function of that."""
         return Views.of(encoded, specs)
+
+
+def _digest(said: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.blake2b(said.encode(), digest_size=16)
+    for key, value in sorted(tensors.items()):
+        digest.update(key.encode())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

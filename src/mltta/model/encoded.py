@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from PIL.Image import Image
@@ -14,12 +14,8 @@ from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, LocalSpec
 from mltta.images.views import Pixels, Preprocess, render_views
 
-
-class Look(Protocol):
-    """Renders chosen views of one image again, the same to the bit, as some model wants them."""
-
-    def __call__(self, spec: AnySpec, preprocess: Preprocess, views: Sequence[int]) -> Pixels:
-        """Pixels (n, 3, S, S)."""
+#: renders chosen views of one image again, the same to the bit, as some model wants them: pixels (n, 3, S, S)
+Look: TypeAlias = Callable[[AnySpec, Preprocess, Sequence[int]], Pixels]
 
 
 def look_at(read: Callable[[], Image], *, seed: int, name: str) -> Look:

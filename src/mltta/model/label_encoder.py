@@ -2,21 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from mltta.errors import ConfigError
-from mltta.model.prompts import Prompts
-from mltta.model.text_tower import TextTower
-from mltta.model.threads import each
+from mltta.errors import ConfigError, LabelError, WeightsError
+from mltta.model.passes import each
+from mltta.model.prompts import split_template, token_ids
 
 #: brings gradients (G, C, D) of the features back to contexts (G, M, W)
 PullBack = Callable[[Tensor], Tensor]
 #: on a CPU, labels that one thread encodes together
 LABELS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """C label prompts as token ids, with room for M context tokens in front of every label."""
+
+    texts: tuple[str, ...]
+    tokens: Tensor  # (C, context_length), the context's positions hold placeholder words
+    start: int  # position of the first context token: 1 behind a start token, else 0
+    length: int  # M
+    end: Tensor  # (C,) position of the last token, the end-of-text token where there is one
+
+
+def build_prompts(
+    tokenizer: Any, labels: Sequence[str], template: str, context_length: int, n_context: int | None = None
+) -> Prompts:
+    """Lay out every label behind the template's words, or behind ``n_context`` placeholder words.
+
+    Args:
+        tokenizer: the backbone's open_clip tokenizer.
+        labels: the labels as they read in a prompt.
+        template: text with one {}; the words in front of it are the context.
+        context_length: how many tokens the text tower takes.
+        n_context: number of learned context vectors that replace the template's words.
+    """
+    before, after = split_template(template)
+    if n_context is not None:
+        before = " ".join(["X"] * n_context)
+    n_before = len(token_ids(tokenizer, before)) if before else 0
+    texts = tuple(f"{before} {label}{after}".strip() for label in labels)
+    bare = [token_ids(tokenizer, text) for text in texts]
+    tokens = tokenizer(list(texts), context_length=context_length)
+    first = next((ids[0] for ids in bare if ids), None)
+    start = 0 if first is not None and int(tokens[0, 0]) == first else 1
+    room = context_length - start - 1
+    for label, ids in zip(labels, bare, strict=True):
+        if len(ids) > room:
+            raise LabelError(
+                f"label {label[:60]!r} is too long: its prompt takes {len(ids)} tokens "
+                f"and this model reads {room}. Shorten the label."
+            )
+    end = tokens.new_tensor([start + len(ids) for ids in bare]).clamp(max=context_length - 1)
+    return Prompts(texts, tokens, start, n_before, end)
+
+
+class TextTower:
+    """The parts of an open_clip text tower, whether it sits on the model (CLIP) or in ``model.text``."""
+
+    def __init__(self, model: nn.Module) -> None:
+        root: Any = model if hasattr(model, "token_embedding") else getattr(model, "text", None)
+        self.root = root
+        #: whether context vectors can be put in front of a label at all
+        self.tunable = hasattr(root, "token_embedding") and getattr(root, "cls_emb", None) is None
+        if not self.tunable:
+            return
+        if not hasattr(root.transformer, "resblocks"):
+            raise WeightsError(
+                "this text tower has no transformer.resblocks, as in a version of open_clip that mltta does not "
+                "support: pip install 'open_clip_torch>=3,<4'"
+            )
+        self.blocks = list(root.transformer.resblocks)
+        self.pool: str = getattr(root, "text_pool_type", None) or root.pool_type
+        self.mask: Tensor | None = root.attn_mask
+        self.width: int = root.positional_embedding.shape[1]
+        self.deep: list[Tensor] = []  # MaPLe's prompts (M, W) of the blocks behind the first
+        #: causal, pooled at the end-of-text token, blocks of the plain kind: the fast path is exact
+        self.causal = (
+            self.mask is not None
+            and self.pool in ("argmax", "eos")
+            and all(isinstance(getattr(b, "attn", None), nn.MultiheadAttention) for b in self.blocks)
+        )
+
+    @property
+    def positions(self) -> Tensor:
+        return self.root.positional_embedding
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        return self.root.token_embedding(tokens)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Final norm, projection and unit length of pooled tokens (..., W)."""
+        x = self.root.ln_final(x)
+        projection = self.root.text_projection
+        if projection is not None:
+            x = projection(x) if isinstance(projection, nn.Linear) else x @ projection
+        return F.normalize(x, dim=-1)
+
+    def run(self, x: Tensor, end: Tensor) -> Tensor:
+        """The plain path: embedded sequences (S, L, W) through the blocks as they are, pooled, (S, D)."""
+        length = x.shape[1]
+        x = x + self.positions[:length]
+        mask = None if self.mask is None else self.mask[:length, :length]
+        for i, block in enumerate(self.blocks):
+            x = block(self.deepen(i, x), attn_mask=mask)
+        at = {"first": torch.zeros_like(end), "last": torch.full_like(end, length - 1)}.get(self.pool, end)
+        return self.project(x[torch.arange(x.shape[0], device=x.device), at])
+
+    def deepen(self, i: int, x: Tensor) -> Tensor:
+        """What enters block i (S, L, W): its prompts, where it has some, overwrite what is behind the start token."""
+        if not 0 < i <= len(self.deep):
+            return x
+        prompt = self.deep[i - 1][: x.shape[1] - 1].expand(x.shape[0], -1, -1)
+        return torch.cat([x[:, :1], prompt, x[:, 1 + prompt.shape[1] :]], dim=1)
 
 
 class LabelEncoder:
@@ -124,11 +228,21 @@ class LabelEncoder:
         return tower.run(x.flatten(0, 1), end.repeat(batch)).view(batch, labels, -1)
 
 
-def pull(features: Tensor, leaf: Tensor, gradients: Tensor) -> Tensor:
-    """Vector-Jacobian products of features (1 or G, C, D) for gradients (G, C, D)."""
+def pull(
+    features: Tensor, leaf: Tensor, gradients: Tensor, *, retain: bool = True, batched: bool = False
+) -> Tensor:
+    """Vector-Jacobian products of features (1 or G, C, D) for gradients (G, C, D).
+
+    Args:
+        retain: keep the graph for another time.
+        batched: all in one backward pass, which not every kernel can.
+    """
+
+    def back(some: Tensor, **how: bool) -> Tensor:
+        return torch.autograd.grad(features, leaf, some, retain_graph=retain, **how)[0]
+
     if features.shape[0] == gradients.shape[0]:
-        return torch.autograd.grad(features, leaf, gradients, retain_graph=True)[0]
-    # one after another: not every kernel can be differentiated in batches
-    return torch.cat(
-        [torch.autograd.grad(features, leaf, one[None], retain_graph=True)[0] for one in gradients]
-    )
+        return back(gradients)
+    if batched:
+        return back(gradients[:, None], is_grads_batched=True)[:, 0]
+    return torch.cat([back(one[None]) for one in gradients])

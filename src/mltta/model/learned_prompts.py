@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from torch import Tensor
 
 from mltta.errors import ConfigError, WeightsError
+from mltta.model.state_dict import tensors_by_name
 from mltta.storage import atomic, checksums, hub
 from mltta.storage.reading import explain
 from mltta.storage.tensors import read_file, to_bytes
@@ -158,19 +159,12 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     sum_ = header.pop(checksums.CHECKSUM, None)
     if sum_ is not None and sum_ != checksums.of_tensors(found, header):
         raise WeightsError(f"{file} is damaged: its checksum does not fit. Fetch it again.")
-    if isinstance(found, Tensor):
-        found = {"ctx": found}
-    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
-        found = found["state_dict"]
-    if (
-        not isinstance(found, dict)
-        or not found
-        or not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in found.items())
-    ):
+    held = tensors_by_name({"ctx": found} if isinstance(found, Tensor) else found)
+    if not held:
         raise WeightsError(f"{file} holds no prompts: neither tensors nor a checkpoint with a state_dict")
-    if len(found) == 1 and not about:  # a bare tensor, whatever it is called
-        found = {"ctx": next(iter(found.values()))}
-    names = {key.removeprefix("module.").removeprefix(_LEARNER): value for key, value in found.items()}
+    if len(held) == 1 and not about:  # a bare tensor, whatever it is called
+        held = {"ctx": next(iter(held.values()))}
+    names = {key.removeprefix(_LEARNER): value for key, value in held.items()}
     maple = any(name.startswith("compound_prompt") for name in names) or "proj.weight" in names
     learned = ("ctx", "proj.", "compound_prompt")
     own = [name for name in names if (name.startswith(learned) if maple else name == "ctx")]
@@ -212,11 +206,10 @@ def save_prompts(prompts: AnyPrompts, path: str | os.PathLike[str]) -> Path:
     file = Path(path)
     if file.suffix != ".safetensors":
         raise ConfigError(f"{file}: prompts are saved as .safetensors, name the file so")
-    tensors = {k: v.contiguous() for k, v in prompts.tensors.items()}
     header = {"mltta": json.dumps({"format": FORMAT, "kind": prompts.kind, **prompts.about})}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        atomic.write(file, to_bytes(tensors, header))
+        atomic.write(file, to_bytes({k: v.contiguous() for k, v in prompts.tensors.items()}, header))
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
     return file

@@ -28,7 +28,8 @@ from open_clip.transformer import VisionTransformer
 from timm.models.vision_transformer import VisionTransformer as TimmViT
 from torch import Tensor, nn
 
-from mltta.model.vit import is_plain, plain_blocks
+from mltta.images.specs import LocalSpec
+from mltta.model.vit import is_plain, patch_tokens, plain_blocks, positions
 
 #: features (N, h, w, D), not of unit length, of images (N, 3, S, S) of any size
 Local = Callable[[Tensor], Tensor]
@@ -74,12 +75,11 @@ def _cnn(visual: Any, pixels: Tensor) -> Tensor:
     if isinstance(norm, nn.LayerNorm):
         # the norm stands behind the average: its statistics are those of the average, for every location
         normed = _normed_as(norm, cells.mean(dim=(2, 3)), cells.flatten(2).transpose(1, 2))  # (N, L, C)
-        rest = [getattr(trunk.head, name, nn.Identity()) for name in ("pre_logits", "fc")]
-        for layer in rest:
-            normed = layer(normed)
-        return visual.head(normed).view(n, h, w, -1)  # type: ignore[no-any-return]
+        for name in ("pre_logits", "fc"):
+            normed = getattr(trunk.head, name, nn.Identity())(normed)
+        return visual.head(normed).view(n, h, w, -1)
     alone = cells.permute(0, 2, 3, 1).reshape(n * h * w, channels, 1, 1)
-    return visual.head(trunk.forward_head(alone)).view(n, h, w, -1)  # type: ignore[no-any-return]
+    return visual.head(trunk.forward_head(alone)).view(n, h, w, -1)
 
 
 def _clip_resnet(visual: Any, pixels: Tensor) -> Tensor:
@@ -88,12 +88,13 @@ def _clip_resnet(visual: Any, pixels: Tensor) -> Tensor:
     for layer in (visual.layer1, visual.layer2, visual.layer3, visual.layer4):
         x = layer(x)
     pool = visual.attnpool
-    return pool.c_proj(pool.v_proj(x.permute(0, 2, 3, 1)))  # type: ignore[no-any-return]
+    return pool.c_proj(pool.v_proj(x.permute(0, 2, 3, 1)))
 
 
 def _class_token(visual: Any, pixels: Tensor) -> Tensor:
     """A ViT pooled at its class token: in the last block each location attends to itself alone."""
-    x, grid = image_tokens(visual, pixels)
+    x, grid = patch_tokens(visual, pixels)
+    x = visual.ln_pre(x)
     for block in list(visual.transformer.resblocks)[:-1]:
         x = block(x)
     return unmixed(visual, x[:, 1:]).view(len(x), *grid, -1)
@@ -103,20 +104,18 @@ def unmixed(visual: Any, x: Tensor) -> Tensor:
     """Features (N, L, D) of patches (N, L, W) that reach the last block: there each attends to itself alone."""
     last = visual.transformer.resblocks[-1]
     width = last.attn.embed_dim
-    bias = last.attn.in_proj_bias
-    value = F.linear(
-        last.ln_1(x), last.attn.in_proj_weight[2 * width :], None if bias is None else bias[2 * width :]
-    )
+    weight, bias = last.attn.in_proj_weight, last.attn.in_proj_bias
+    value = F.linear(last.ln_1(x), weight[2 * width :], None if bias is None else bias[2 * width :])
     x = x + last.ls_1(last.attn.out_proj(value))
     x = x + last.ls_2(last.mlp(last.ln_2(x)))
-    normed: Tensor = visual.ln_post(x)
-    return normed if visual.proj is None else normed @ visual.proj
+    x = visual.ln_post(x)
+    return x if visual.proj is None else x @ visual.proj
 
 
 def _averaged(visual: Any, pixels: Tensor) -> Tensor:
     """A ViT whose patches are averaged and normed after that."""
-    x, grid = image_tokens(visual, pixels)
-    x = visual.transformer(x)[:, 1:]
+    x, grid = patch_tokens(visual, pixels)
+    x = visual.transformer(visual.ln_pre(x))[:, 1:]
     x = _normed_as(visual.ln_post, x.mean(dim=1), x)
     x = x if visual.proj is None else x @ visual.proj
     return x.view(len(x), *grid, -1)
@@ -129,31 +128,11 @@ def _attention_pooled(visual: Any, pixels: Tensor) -> Tensor:
     n, width, h, w = patches.shape
     x = patches.flatten(2).transpose(1, 2)
     x = trunk.patch_embed.norm(x)
-    x = x + _positions(trunk.pos_embed[0], trunk.patch_embed.grid_size, (h, w)).to(x.dtype)
+    x = x + positions(trunk.pos_embed[0], trunk.patch_embed.grid_size, (h, w)).to(x.dtype)
     x = trunk.norm(trunk.blocks(trunk.norm_pre(trunk.pos_drop(x))))
     x = trunk.attn_pool(x.reshape(n * h * w, 1, width))
     x = trunk.head(trunk.head_drop(trunk.fc_norm(x)))
-    return visual.head(x).view(n, h, w, -1)  # type: ignore[no-any-return]
-
-
-def image_tokens(visual: Any, pixels: Tensor) -> tuple[Tensor, tuple[int, int]]:
-    """Class token and patches (N, 1 + h w, W) that enter the first block, and (h, w)."""
-    patches = visual.conv1(pixels)
-    grid = (patches.shape[2], patches.shape[3])
-    x = patches.flatten(2).transpose(1, 2)
-    first = visual.class_embedding.to(x.dtype).expand(len(x), 1, -1)
-    held = visual.positional_embedding
-    positions = torch.cat([held[:1], _positions(held[1:], visual.grid_size, grid)])
-    return visual.ln_pre(torch.cat([first, x], dim=1) + positions.to(x.dtype)), grid
-
-
-def _positions(held: Tensor, was: tuple[int, int], grid: tuple[int, int]) -> Tensor:
-    """Positions (h w, W) of another grid, as open_clip interpolates them when a model is built for another size."""
-    if tuple(was) == grid:
-        return held
-    cells = held.float().reshape(1, was[0], was[1], -1).permute(0, 3, 1, 2)
-    cells = F.interpolate(cells, size=grid, mode="bicubic", antialias=True, align_corners=False)
-    return cells.permute(0, 2, 3, 1).reshape(grid[0] * grid[1], -1)
+    return visual.head(x).view(n, h, w, -1)
 
 
 def _normed_as(norm: nn.LayerNorm, pooled: Tensor, cells: Tensor) -> Tensor:
@@ -161,6 +140,25 @@ def _normed_as(norm: nn.LayerNorm, pooled: Tensor, cells: Tensor) -> Tensor:
     var, mean = torch.var_mean(pooled.float(), dim=-1, correction=0, keepdim=True)
     scaled = (cells.float() - mean[:, None]) * (var[:, None] + norm.eps).rsqrt()
     return (scaled * norm.weight + norm.bias).to(cells.dtype)
+
+
+def look_locally(
+    spec: LocalSpec, local: Local | None, encode: Callable[[Tensor], Tensor], side: int, pixels: Tensor
+) -> Tensor:
+    """The whole, its quarters and windows (N, 5 + L, D), not of unit length, of inputs (N, 3, S, S).
+
+    Args:
+        local: how to read the tower's map; where there is none, tiles stand for its locations.
+        encode: features of tiles, which are ``side`` pixels wide.
+    """
+    if local is not None:
+        cells = local(pixels)  # (N, h, w, D)
+        step = spec.size / cells.shape[1]
+        sides = max(1, round(spec.window / step)), max(1, round(spec.stride / step))
+        return torch.cat([parts(cells), windows(cells, *sides)], dim=1)
+    cut = tiles(pixels, side)  # (N, n, n, 3, side, side)
+    cells = F.normalize(encode(cut.flatten(0, 2)).float(), dim=-1).view(*cut.shape[:3], -1)
+    return torch.cat([parts(cells), cells.flatten(1, 2)], dim=1)
 
 
 def windows(cells: Tensor, size: int, step: int) -> Tensor:

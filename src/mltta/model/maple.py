@@ -20,10 +20,10 @@ from mltta.labels import LabelSet
 from mltta.model.backbone import Backbone
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
-from mltta.model.image_tower import ImageTower
+from mltta.model.label_encoder import Prompts, TextTower, build_prompts
 from mltta.model.learned_prompts import AnyPrompts, CoOp, MaPLe, load_prompts
-from mltta.model.prompts import Prompts, build_prompts, split_template
-from mltta.model.text_tower import TextTower
+from mltta.model.passes import ImageTower
+from mltta.model.prompts import split_template
 from mltta.model.vit import class_feature, is_plain, patch_tokens
 
 # Views whose activations are kept at once for a backward pass through the image tower.
@@ -102,15 +102,8 @@ class MaPLeBackbone(Backbone):
     def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
         before, after = split_template(template)
         tokens = len(self.context)
-        words = before.split()[tokens:]
-        texts = [" ".join([*words, text]) for text in labels.texts]
-        return build_prompts(
-            self.tokenizer,
-            texts,
-            template="{}" + after,
-            context_length=self.context_length,
-            n_context=tokens,
-        )
+        texts = [" ".join([*before.split()[tokens:], text]) for text in labels.texts]
+        return build_prompts(self.tokenizer, texts, "{}" + after, self.context_length, tokens)
 
     def _image_tower(self) -> ImageTower:
         def forward(views: Tensor) -> Tensor:
@@ -122,7 +115,7 @@ class MaPLeBackbone(Backbone):
     def image_features(self, pixels: Tensor, contexts: Tensor) -> Tensor:
         """Features (N, D), not of unit length, of images (N, 3, S, S) under contexts (N, M, W); differentiable."""
         visual: Any = self.model.visual
-        x = patch_tokens(visual, pixels)
+        x, _ = patch_tokens(visual, pixels)
         prompt = F.linear(contexts, *self._project).to(x.dtype)
         x = visual.ln_pre(torch.cat([x, prompt], dim=1))
         for i, block in enumerate(visual.transformer.resblocks):

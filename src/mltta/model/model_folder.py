@@ -25,8 +25,6 @@ WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
 SUMS = "checksums.json"
 
 _NAME = r"[A-Za-z0-9][\w.-]*"
-
-
 _Rule = Callable[[Any], bool]
 
 
@@ -140,8 +138,7 @@ class FolderConfig:
 
     @property
     def text(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.model["text_cfg"]
-        return found
+        return self.model["text_cfg"]
 
     @property
     def tokenizer_name(self) -> str | None:
@@ -286,10 +283,13 @@ def check_sums(folder: Path) -> None:
     if not file.is_file():
         return
     held = parse_json(read_bytes(file, SETTINGS, WeightsError), file, WeightsError, "get the model again")
-    sums = held.get("files") if isinstance(held, dict) else None
-    whole = isinstance(sums, dict) and held.get(checksums.CHECKSUM) == checksums.of_data(held)
-    for name, said in (sums or {}).items():
-        if not whole or not re.fullmatch(_NAME, name) or checksums.of_file(folder / name) != said:
-            raise WeightsError(f"{folder / name} is damaged: install mltta, or get the model, again")
-    if not whole:
-        raise WeightsError(f"{file} is damaged: install mltta, or get the model, again")
+    whole = isinstance(held, dict) and isinstance(held.get("files"), dict)
+    whole = whole and held.get(checksums.CHECKSUM) == checksums.of_data(held)
+    damaged = (
+        folder / name
+        for name, said in (held["files"] if whole else {}).items()
+        if not re.fullmatch(_NAME, name) or checksums.of_file(folder / name) != said
+    )
+    found = next(damaged, None if whole else file)
+    if found is not None:
+        raise WeightsError(f"{found} is damaged: install mltta, or get the model, again")

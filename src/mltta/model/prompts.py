@@ -6,7 +6,6 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +14,7 @@ from mltta.labels import LabelSet
 from mltta.storage.reading import LABELS, explain, read_text, shown
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 DEFAULT_TEMPLATE = "a photo of a {}."
 #: sets of templates by name: open_clip's OPENAI_IMAGENET_TEMPLATES (80) and SIMPLE_IMAGENET_TEMPLATES (7)
@@ -27,17 +26,6 @@ TemplateSource: TypeAlias = str | Sequence[str]
 DescriptionSource: TypeAlias = Mapping[str, Sequence[str]] | str | os.PathLike[str]
 
 log = logging.getLogger("mltta")
-
-
-@dataclass(frozen=True)
-class Prompts:
-    """C label prompts as token ids, with room for M context tokens in front of every label."""
-
-    texts: tuple[str, ...]
-    tokens: Tensor  # (C, context_length), the context's positions hold placeholder words
-    start: int  # position of the first context token: 1 behind a start token, else 0
-    length: int  # M
-    end: Tensor  # (C,) position of the last token, the end-of-text token where there is one
 
 
 def split_template(template: str) -> tuple[str, str]:
@@ -84,38 +72,6 @@ def token_ids(tokenizer: Any, text: str) -> list[int]:
     return list(inner.encode(text, add_special_tokens=False))
 
 
-def build_prompts(
-    tokenizer: Any, labels: Sequence[str], *, template: str, context_length: int, n_context: int | None = None
-) -> Prompts:
-    """Lay out every label behind the template's words, or behind ``n_context`` placeholder words.
-
-    Args:
-        tokenizer: the backbone's open_clip tokenizer.
-        labels: the labels as they read in a prompt.
-        template: text with one {}; the words in front of it are the context.
-        context_length: how many tokens the text tower takes.
-        n_context: number of learned context vectors that replace the template's words.
-    """
-    before, after = split_template(template)
-    if n_context is not None:
-        before = " ".join(["X"] * n_context)
-    n_before = len(token_ids(tokenizer, before)) if before else 0
-    texts = tuple(f"{before} {label}{after}".strip() for label in labels)
-    bare = [token_ids(tokenizer, text) for text in texts]
-    tokens = tokenizer(list(texts), context_length=context_length)
-    first = next((ids[0] for ids in bare if ids), None)
-    start = 0 if first is not None and int(tokens[0, 0]) == first else 1
-    room = context_length - start - 1
-    for label, ids in zip(labels, bare, strict=True):
-        if len(ids) > room:
-            raise LabelError(
-                f"label {label[:60]!r} is too long: its prompt takes {len(ids)} tokens "
-                f"and this model reads {room}. Shorten the label."
-            )
-    end = tokens.new_tensor([start + len(ids) for ids in bare]).clamp(max=context_length - 1)
-    return Prompts(texts, tokens, start, n_before, end)
-
-
 class Descriptions(dict[str, tuple[str, ...]]):
     """Sentences by the label's name, checked against a label list; `load_descriptions` makes them."""
 
@@ -149,14 +105,9 @@ def load_descriptions(source: DescriptionSource, labels: LabelSet) -> Descriptio
         found[name] = _sentences(sentences, f"{where}: label {name!r}")
     missing = [name for name in labels if name not in found]
     if missing:
-        shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
-        log.warning(
-            "%s: %d of %d labels have none (%s); for those the templates stand alone",
-            where,
-            len(missing),
-            len(labels),
-            shown,
-        )
+        some = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        said = "%s: %d of %d labels have none (%s); for those the templates stand alone"
+        log.warning(said, where, len(missing), len(labels), some)
     return found
 
 

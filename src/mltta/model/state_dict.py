@@ -14,17 +14,23 @@ from mltta.storage.tensors import read_file
 def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[str, Tensor], bool]:
     """Read tensors from a file without running code in it; also says whether it is OpenAI's own archive."""
     found, is_openai = read_file(path, allow_torchscript)
-    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
-        found = found["state_dict"]
-    if not isinstance(found, dict) or not found or not all(isinstance(v, Tensor) for v in found.values()):
-        raise WeightsError(f"{path} holds no state_dict of tensors")
-    if not all(isinstance(key, str) for key in found):
-        raise WeightsError(f"{path} holds no state_dict: its tensors have no names")
-    state = {key.removeprefix("module."): value for key, value in found.items()}
+    state = tensors_by_name(found)
+    if not state:
+        raise WeightsError(f"{path} holds no state_dict of tensors by name")
     is_openai |= "input_resolution" in state
     for extra in ("input_resolution", "context_length", "vocab_size"):
         state.pop(extra, None)
     return {key: v.float() if v.is_floating_point() else v for key, v in state.items()}, is_openai
+
+
+def tensors_by_name(found: Any) -> dict[str, Tensor]:
+    """What a checkpoint holds, without what a trainer puts around it; nothing where it is something else."""
+    if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
+        found = found["state_dict"]
+    if not isinstance(found, dict):
+        return {}
+    fits = all(isinstance(key, str) and isinstance(value, Tensor) for key, value in found.items())
+    return {key.removeprefix("module."): value for key, value in found.items()} if fits else {}
 
 
 def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:

@@ -1,20 +1,33 @@
-"""Pieces of a ViT image tower, run one by one by those that reach into it: MaPLe, DART, local views."""
+"""Pieces of a ViT image tower, run one by one by those that reach into it: MaPLe, DART, TagCLIP, local views."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from open_clip.transformer import ResidualAttentionBlock, VisionTransformer
 from torch import Tensor, nn
 
 
-def patch_tokens(visual: Any, pixels: Tensor) -> Tensor:
-    """Class token and patches (N, L, W) of images, with their positions, before the first norm."""
-    patches = visual.conv1(pixels).flatten(2).transpose(1, 2)  # (N, L - 1, W)
-    first = visual.class_embedding.to(patches.dtype).expand(len(pixels), 1, -1)
-    positions: Tensor = visual.positional_embedding.to(patches.dtype)
-    return torch.cat([first, patches], dim=1) + positions
+def patch_tokens(visual: Any, pixels: Tensor) -> tuple[Tensor, tuple[int, int]]:
+    """Class token and patches (N, 1 + h w, W) of images, with their positions, before the first norm; and (h, w)."""
+    patches = visual.conv1(pixels)
+    grid = (patches.shape[2], patches.shape[3])
+    x = patches.flatten(2).transpose(1, 2)
+    first = visual.class_embedding.to(x.dtype).expand(len(x), 1, -1)
+    held = visual.positional_embedding
+    at = torch.cat([held[:1], positions(held[1:], visual.grid_size, grid)])
+    return torch.cat([first, x], dim=1) + at.to(x.dtype), grid
+
+
+def positions(held: Tensor, was: tuple[int, int], grid: tuple[int, int]) -> Tensor:
+    """Positions (h w, W) of another grid, as open_clip interpolates them when a model is built for another size."""
+    if tuple(was) == grid:
+        return held
+    cells = held.float().reshape(1, was[0], was[1], -1).permute(0, 3, 1, 2)
+    cells = F.interpolate(cells, size=grid, mode="bicubic", antialias=True, align_corners=False)
+    return cells.permute(0, 2, 3, 1).reshape(grid[0] * grid[1], -1)
 
 
 def class_feature(visual: Any, x: Tensor) -> Tensor:

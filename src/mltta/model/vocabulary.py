@@ -18,7 +18,7 @@ from mltta.arrays import Array, to_numpy
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.storage import atomic
 from mltta.storage.checksums import of_tensors
-from mltta.storage.folders import cache_folder
+from mltta.storage.folders import MINI, cache_folder
 from mltta.storage.tensors import to_bytes
 
 log = logging.getLogger("mltta")
@@ -63,6 +63,12 @@ def identity(fingerprint: str, templates: tuple[str, ...], texts: list[str]) -> 
 def kept_file(name: str) -> Path:
     """Where the features of a backbone are kept on this machine."""
     return cache_folder() / "vocabulary" / f"{name}.safetensors"
+
+
+def find(name: str) -> Vocabulary | None:
+    """What ships with the embedded model or is kept on this machine."""
+    files = MINI / "vocabulary.safetensors", kept_file(name)
+    return next(filter(None, (load(file, name) for file in files)), None)
 
 
 def load(file: Path, name: str) -> Vocabulary | None:

@@ -54,48 +54,29 @@ def load(
     allow_remote_code: bool = False,
     random_weights: bool = False,
 ) -> Loaded:
-    """Build a model and fill it, from whichever place ``name`` and ``weights`` point to.
+    """Build a model and fill it, from whichever place ``name`` and ``weights`` point to, as `load_backbone` says.
 
     Args:
-        name: "mini", the embedded model; an open_clip name ("ViT-B/16", "ViT-B-32:laion2b_s34b_b79k",
-            "hf-hub:org/repo", or "hf-hub:org/repo@REVISION" to pin it); a folder with open_clip_config.json; or
-            None to read the architecture off a file in OpenAI's layout.
-        weights: a pretrained tag or a local file; by default OpenAI's tag where the model has one. With a folder, the
-            file in it to take instead of its safetensors.
-        quick_gelu: which activation a local file was trained with; hub tags and folders know it themselves.
-        allow_torchscript: open OpenAI's original .pt archive, which is a TorchScript program.
-        allow_remote_code: let a folder's or repository's settings name a tokenizer with Python of its own, which is
-            run, or a text tower of another repository.
-        random_weights: build the model untrained, for benchmarks and tests of shapes.
+        name: None reads the architecture off a file in OpenAI's layout.
     """
-    loaded = _found(name, weights, quick_gelu, allow_torchscript, allow_remote_code, random_weights)
+    if name == "mini" and weights is None:
+        loaded = replace(_from_folder(MINI), name="mini")
+    elif name is not None and Path(name).is_dir():
+        loaded = _from_folder(Path(name), None if weights is None else Path(weights), allow_remote_code)
+    elif name is not None and name.startswith(hub.PREFIX):
+        loaded = _from_repository(name, allow_remote_code)
+    else:
+        tag = None if weights is None else str(weights)
+        if name is not None and ":" in name and tag is None:
+            name, _, tag = name.partition(":")
+        if tag is not None and (Path(tag).exists() or tag.endswith(SUFFIXES) or "/" in tag):
+            loaded = _from_file(name, Path(tag), quick_gelu, allow_torchscript)
+        elif name is None:
+            raise WeightsError("no model named: give a model name, a folder or a weights file")
+        else:
+            loaded = _from_name(name, tag, random_weights)
     check_numbers(loaded)
     return loaded
-
-
-def _found(
-    name: str | None,
-    weights: str | Path | None,
-    quick_gelu: bool | None,
-    script: bool,
-    remote: bool,
-    random: bool,
-) -> Loaded:
-    if name == "mini" and weights is None:
-        return replace(_from_folder(MINI), name="mini")
-    if name is not None and Path(name).is_dir():
-        return _from_folder(Path(name), None if weights is None else Path(weights), remote)
-    if name is not None and name.startswith(hub.PREFIX):
-        return _from_repository(name, remote)
-    if name is not None and ":" in name and weights is None:
-        name, _, weights = name.partition(":")
-    if weights is not None and (
-        Path(weights).exists() or str(weights).endswith(SUFFIXES) or "/" in str(weights)
-    ):
-        return _from_file(name, Path(weights), quick_gelu, script)
-    if name is None:
-        raise WeightsError("no model named: give a model name, a folder or a weights file")
-    return _from_name(name, None if weights is None else str(weights), random)
 
 
 def _from_name(name: str, tag: str | None, random_weights: bool) -> Loaded:
@@ -127,10 +108,8 @@ def _from_name(name: str, tag: str | None, random_weights: bool) -> Loaded:
     try:
         with _quiet(), cache_only_if_cut_off() as cut_off:
             # the tag knows its activation: OpenAI's weights need QuickGELU whatever the plain name says
-            quick = bool(config.get("quick_gelu"))
-            model = open_clip.create_model(
-                arch, pretrained=tag, require_pretrained=True, force_quick_gelu=quick
-            )
+            how = {"require_pretrained": True, "force_quick_gelu": bool(config.get("quick_gelu"))}
+            model = open_clip.create_model(arch, pretrained=tag, **how)
             tokenizer = open_clip.get_tokenizer(arch)
     except Exception as error:  # open_clip and the hub raise many kinds; the user needs one message
         what = f"could not be loaded: {reason(error)}"
@@ -194,8 +173,7 @@ def count_numbers(path: Path) -> int | None:
 
     try:
         with safe_open(path, "pt") as file:
-            shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118
-            return sum(int(math.prod(shape)) for shape in shapes)
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
     except Exception as error:
         raise WeightsError(f"{path} is not a weights file that can be read ({reason(error)})") from error
 
@@ -205,7 +183,7 @@ def check_numbers(loaded: Loaded) -> None:
     for name, value in loaded.model.state_dict().items():
         if value.is_floating_point() and value.numel():
             numbers = value.detach().cpu().float().numpy()
-            if not (np.isfinite(numbers.min()) and np.isfinite(numbers.max())):
+            if not np.isfinite([numbers.min(), numbers.max()]).all():
                 raise WeightsError(
                     f"the weights of {loaded.name} are damaged: {name} holds a value that is not a finite number"
                 )
@@ -233,9 +211,8 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
             f"{path.name} does not say which activation it was trained with, and the wrong one silently costs "
             "accuracy: pass --quick-gelu for OpenAI's weights, --no-quick-gelu for most others (LAION, DataComp)."
         )
-    if arch is None and folder_.FolderConfig(config, {}).least_numbers() > sum(
-        v.numel() for v in state.values()
-    ):
+    numbers = sum(value.numel() for value in state.values())
+    if arch is None and folder_.FolderConfig(config, {}).least_numbers() > numbers:
         raise WeightsError(
             f"{path} has the names of a CLIP model, but its tensors do not have the shapes of one"
         )
@@ -247,8 +224,9 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
                 model = open_clip.create_model(arch, pretrained_text=False, force_quick_gelu=quick_gelu)
     except Exception as error:  # shapes out of a stranger's file end in all kinds of errors
         raise WeightsError(f"no model can be built for {path}: {reason(error)}") from error
-    wanted = {key: value.shape for key, value in model.state_dict().items()}
-    given = {key: value.shape for key, value in state.items()}
+    wanted, given = (
+        {key: value.shape for key, value in held.items()} for held in (model.state_dict(), state)
+    )
     misfits = [key for key in {**wanted, **given} if wanted.get(key) != given.get(key)]
     if misfits:
         raise WeightsError(

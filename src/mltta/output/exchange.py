@@ -1,4 +1,4 @@
-"""Tags for other tools: COCO's JSON, and the folder that FiftyOne imports."""
+"""Whole files of tags in any format, and those for other tools: COCO's JSON, and the folder that FiftyOne imports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,25 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from mltta.output.records import Page, Record, printable
+from mltta.output.formats import Page, Record, printable, text_format
+
+
+def write_tags(part: Path, format: str, records: Iterable[Record], page: Page) -> None:
+    """Write a whole file in a format."""
+    text = text_format(format, page.wide)
+    if text is not None:
+        with part.open("wb") as file:
+            file.writelines(piece.encode() for piece in text.pieces(records))
+    elif format == "parquet":
+        from mltta.output.parquet import write_parquet
+
+        write_parquet(part, records, page)
+    elif format == "html":
+        from mltta.output.gallery import write_gallery
+
+        write_gallery(part, records, page)
+    else:
+        {"coco": write_coco, "fiftyone": write_fiftyone}[format](part, records, page)
 
 
 def write_coco(part: Path, records: Iterable[Record], page: Page) -> None:

@@ -19,7 +19,8 @@ from PIL import Image
 
 from mltta.errors import MlttaError
 from mltta.images.decode import load_image
-from mltta.output.records import Page, Record, printable
+from mltta.output.formats import Page, Record, printable
+from mltta.output.picture import levels
 
 _ASSETS = Path(__file__).parents[1] / "assets" / "gallery"
 #: the longer side of a thumbnail, and photos whose thumbnails stand together in the page
@@ -32,7 +33,9 @@ def for_gallery(photo: Path, where: Mapping[str, NDArray[np.float32]]) -> dict[s
     """What a record needs for the gallery: a small copy of the photo, and where labels were found."""
     found: dict[str, Any] = {"thumbnail": thumbnail(photo)}
     if where:
-        found["where"] = {label: _levels(grid) for label, grid in where.items()}
+        found["where"] = {
+            label: base64.b64encode(levels(grid).tobytes()).decode() for label, grid in where.items()
+        }
     return found
 
 
@@ -54,28 +57,24 @@ def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
     """Write the page a chunk of photos at a time: their rows, and their thumbnails."""
     numbers = {label: number for number, label in enumerate(page.labels)}
     folder = thumbnail_folder(page.path) if page.count > INSIDE else None
-    left = iter(records)
     template, style, script = (
         (_ASSETS / name).read_text(encoding="utf-8") for name in ("page.html", "style.css", "script.js")
     )
     head = template.replace("{style}", style).replace("{title}", html.escape(page.path.stem))
-    number = 0
+    left = enumerate(records)
     with part.open("w", encoding="utf-8", newline="") as file:
-        names = _script(json.dumps(list(page.labels), ensure_ascii=False))
-        file.write(
-            f'{head}<script type="application/json" id="names" data-chunk="{CHUNK}">{names}</script>\n'
+        names = (
+            f'<script type="application/json" id="names" data-chunk="{CHUNK}">{_script(list(page.labels))}'
         )
+        file.write(f"{head}{names}</script>\n")
         while some := list(islice(left, CHUNK)):
             rows, thumbs = [], []
-            for record in some:
-                thumb = _thumbnail_of(record)
-                row = _row(record, numbers, page.path.parent)
+            for number, record in some:
+                thumb, row = _thumbnail_of(record), _row(record, numbers, page.path.parent)
                 if folder is not None and thumb != "-":
-                    row["thumb"] = _put(folder, number, thumb)
-                    thumb = "-"
-                rows.append(_script(json.dumps(row, ensure_ascii=False, separators=(",", ":"))))
+                    row["thumb"], thumb = _put(folder, number, thumb), "-"
+                rows.append(_script(row))
                 thumbs.append(thumb)
-                number += 1
             file.write('<script type="application/json" class="rows">[' + ",\n".join(rows) + "]</script>\n")
             file.write('<script type="text/plain" class="thumbs">' + "\n".join(thumbs) + "</script>\n")
         file.write(f"<script>\n{script}</script>\n</body>\n</html>\n")
@@ -87,7 +86,7 @@ def _row(record: Record, numbers: Mapping[str, int], home: Path) -> dict[str, An
         return row | {"labels": [], "error": printable(record["error"])}
     row["labels"] = [[numbers[item["label"]], round(item["score"], 4)] for item in record["labels"]]
     if record.get("where"):
-        row["heat"] = {numbers[label]: levels for label, levels in record["where"].items()}
+        row["heat"] = {numbers[label]: grid for label, grid in record["where"].items()}
     return row
 
 
@@ -121,12 +120,7 @@ def _url(image: str, home: Path) -> str:
     return quote(os.fsencode(near.replace(os.sep, "/")))
 
 
-def _levels(grid: NDArray[np.float32]) -> str:
-    """A grid from 0 to 1 as bytes, its largest value at 255, as the pictures of ``--where`` show it."""
-    levels = np.clip(grid / max(float(grid.max()), 1e-6), 0, 1) ** 0.7
-    return base64.b64encode((255 * levels).astype(np.uint8).tobytes()).decode()
-
-
-def _script(text: str) -> str:
+def _script(held: object) -> str:
     """JSON that cannot end the element it stands in."""
+    text = json.dumps(held, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

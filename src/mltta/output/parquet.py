@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from mltta.errors import ConfigError
-from mltta.output.records import COLUMNS, Page, Record, table_rows
+from mltta.output.formats import COLUMNS, Page, Record, table_rows
 
 #: images of a row group: what is in memory at once
 _AT_ONCE = 10_000

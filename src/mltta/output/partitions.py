@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from mltta.errors import MlttaError
+from mltta.output.formats import Page, Record
 from mltta.output.parquet import open_pyarrow, write_parquet
-from mltta.output.records import Page, Record
 from mltta.output.tags_file import refuse_others
 from mltta.output.tags_journal import OTHERWISE
 from mltta.storage.checksums import of_bytes, sealed, unsealed
-from mltta.storage.filesystems import Folder, is_remote
+from mltta.storage.folders import Folder, is_remote
 
 FORMAT, MANIFEST = "mltta-partitions-2", "_manifest.json"
 #: of version 0.2.0, whose parts are read but not continued: another rule said there which labels are present

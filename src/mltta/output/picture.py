@@ -38,11 +38,15 @@ def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
 
 def warmed(photo: Image.Image, heat: NDArray[np.float32]) -> Image.Image:
     """The photo, grey where a label is not, in colour and reddened where it was found."""
-    levels = np.clip(heat / max(float(heat.max()), 1e-6), 0, 1) ** 0.7
-    mask = Image.fromarray((255 * levels).astype(np.uint8)).resize(photo.size, Image.Resampling.BICUBIC)
+    mask = Image.fromarray(levels(heat)).resize(photo.size, Image.Resampling.BICUBIC)
     grey = Image.blend(photo.convert("L").convert("RGB"), Image.new("RGB", photo.size, "black"), 0.35)
     red = Image.blend(photo, Image.new("RGB", photo.size, "#d1422f"), 0.18)
     return Image.composite(red, grey, mask)
+
+
+def levels(heat: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """A grid from 0 to 1 as bytes, its largest value at 255."""
+    return (255 * np.clip(heat / max(float(heat.max()), 1e-6), 0, 1) ** 0.7).astype(np.uint8)
 
 
 def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from mltta.errors import ConfigError
-from mltta.output.lines import TextFormat, csv_lines, table_lines
-from mltta.output.records import Page, Record
-from mltta.output.tag_formats import refuse_wide, text_format
+from mltta.output.formats import Page, Record, TextFormat, csv_lines, refuse_wide, table_lines, text_format
 
 
 class Screen:
@@ -65,22 +62,18 @@ class Screen:
     def finish(self, sources: Sequence[str], interrupted: bool = False) -> None:
         """With --watch more may come: the end is written when the stream is closed."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._labels is not None:
-                self._say(self._end(self._labels))
+                if self._text is not None:
+                    self._say(self._text.tail)
+                else:
+                    from mltta.output.exchange import coco_text
+
+                    self._say(coco_text(self._kept, Page(Path(), len(self._kept), self._labels)))
         finally:
             if self.paths:
                 self._file.close()
-
-    def _end(self, labels: Sequence[str]) -> str:
-        if self._text is not None:
-            return self._text.tail
-        from mltta.output.exchange import coco_text
-
-        return coco_text(self._kept, Page(Path(), len(self._kept), labels))
 
     def _say(self, text: str) -> None:
         """Write what the stream can take of a text, and escape the rest."""
@@ -96,18 +89,13 @@ class Screen:
 
 def _table_for(stream: TextIO) -> TextFormat:
     """The table as a stream can show it: its width, its marks, and bars of a character that it has."""
-    try:
+    bar, width, styled = "#", 100, False
+    with suppress(UnicodeEncodeError, LookupError):
         "█".encode(getattr(stream, "encoding", None) or "utf-8")
         bar = "█"
-    except (UnicodeEncodeError, LookupError):
-        bar = "#"
-    width, styled = 100, False
-    try:
-        # Windows' old console shows the marks as rubbish
-        takes_marks = sys.platform != "win32" or "WT_SESSION" in os.environ
-        if stream.isatty():
+    with suppress(OSError, ValueError):
+        if stream.isatty():  # Windows' old console shows the marks as rubbish
+            takes_marks = sys.platform != "win32" or "WT_SESSION" in os.environ
             styled = takes_marks and os.environ.get("TERM") != "dumb"
             width = os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError, io.UnsupportedOperation):
-        pass
     return table_lines(bar, max(40, width), styled)

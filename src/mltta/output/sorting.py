@@ -6,8 +6,8 @@ import filecmp
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 
 from mltta.errors import ConfigError
@@ -112,15 +112,11 @@ class PicturePaths:
     def __call__(self, photo: Path, root: Path | None) -> Path:
         """The place of a photo that was found under a root, or given itself."""
         if photo not in self._of:
-            self._of[photo] = next(path for path in self._candidates(photo, root) if path not in self._taken)
+            inner = Path(photo.name) if root is None else photo.relative_to(root)
+            own = Path((root or photo.parent).resolve().name)
+            named = [name for one in (inner, own / inner) for name in (one.with_suffix(".png"), f"{one}.png")]
+            numbered = (inner.with_name(f"{inner.stem}-{number}.png") for number in count(2))
+            places = (self.folder / name for name in chain(named, numbered))
+            self._of[photo] = next(path for path in places if path not in self._taken)
             self._taken.add(self._of[photo])
         return self._of[photo]
-
-    def _candidates(self, photo: Path, root: Path | None) -> Iterator[Path]:
-        inner = Path(photo.name) if root is None else photo.relative_to(root)
-        own = Path((root or photo.parent).resolve().name)
-        for below in (inner, own / inner):
-            yield self.folder / below.with_suffix(".png")
-            yield self.folder / below.with_name(f"{below.name}.png")
-        for number in count(2):
-            yield self.folder / inner.with_name(f"{inner.stem}-{number}.png")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from mltta.errors import ConfigError, MlttaError
-from mltta.output.records import Page, Record
-from mltta.output.tag_formats import WIDE, file_of, refuse_wide, text_format, write_tags
+from mltta.output.exchange import write_tags
+from mltta.output.formats import WIDE, Page, Record, file_of, refuse_wide, text_format
 from mltta.output.tags_journal import OTHERWISE, Seal, TagsJournal
 from mltta.storage.atomic import replacing, writing
 from mltta.storage.lock import locked
@@ -188,9 +187,7 @@ class Output:
         kept, asked = self.journal.kept, set(sources)
         return [image for image in kept if image not in asked] + [one for one in sources if one in kept]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with writing(self.journal.path):
             self._stack.close()
 
@@ -214,18 +211,6 @@ def _measure(path: Path, sizes: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def refuse_others(path: Path | str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse settings that differ from those an output was begun with, and say in what."""
-    now = json.loads(json.dumps(now))
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    for name, implied in _IMPLIES.items():
-        if name in names:
-            names = [other for other in names if other not in implied]
-    if names:
-        said = "; ".join(_difference(name, before.get(name), now.get(name)) for name in names)
-        raise MlttaError(f"{path} was begun with other settings: {said}. Use the same ones, or {OTHERWISE}")
-
-
 #: what differs of itself when something else does
 _IMPLIES = {
     "model": ("weights", "arithmetic"),
@@ -235,21 +220,29 @@ _IMPLIES = {
 }
 
 
-def _difference(name: str, before: Any, now: Any) -> str:
-    if isinstance(before, dict) and isinstance(now, dict):
-        inner = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-        return "; ".join(_difference(key, before.get(key), now.get(key)) for key in inner)
-    if isinstance(before, list) and isinstance(now, list):
-        gone = [shorten(x, 40) for x in before if x not in now]
-        new = [shorten(x, 40) for x in now if x not in before]
-        changes = [
-            f"{word} {', '.join(some[:3])}{' …' * (len(some) > 3)}"
-            for word, some in (("without", gone), ("with", new))
-            if some
-        ]
-        return f"{name} differ ({'; '.join(changes) or 'their order'})"
-    return f"{name} was {_said(before)}, is now {_said(now)}"
+def refuse_others(path: Path | str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse settings that differ from those an output was begun with, and say in what."""
+    now = json.loads(json.dumps(now))
+    implied = {other for name, own in _IMPLIES.items() if before.get(name) != now.get(name) for other in own}
+    some = ({name: held[name] for name in held if name not in implied} for held in (before, now))
+    if said := "; ".join(_differences(*some)):
+        raise MlttaError(f"{path} was begun with other settings: {said}. Use the same ones, or {OTHERWISE}")
 
 
-def _said(value: Any) -> str:
-    return "not given" if value is None else shorten(value, 60)
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for name in {**before, **now}:
+        old, new = before.get(name), now.get(name)
+        if old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new)
+        elif isinstance(old, list) and isinstance(new, list):
+            changes = [
+                f"{word} {', '.join(shorten(x, 40) for x in some[:3])}{' …' * (len(some) > 3)}"
+                for word, held, other in (("without", old, new), ("with", new, old))
+                if (some := [x for x in held if x not in other])
+            ]
+            yield f"{name} differ ({'; '.join(changes) or 'their order'})"
+        else:
+            was, is_ = ("not given" if value is None else shorten(value, 60) for value in (old, new))
+            yield f"{name} was {was}, is now {is_}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mltta.errors import MlttaError
-from mltta.output.records import Record
+from mltta.output.formats import Record
 from mltta.storage import atomic
 from mltta.storage.journal import line_content, read_lines, sealed_line
 
@@ -134,7 +134,12 @@ class TagsJournal:
                 if not place:
                     if "format" not in held or "settings" not in held:
                         return  # not ours, or cut off at once: nothing was done then
-                    self._begun(held)
+                    self.settings = held["settings"]
+                    if held["format"] != FORMAT:
+                        raise MlttaError(
+                            f"{self.path} is the journal of mltta {self.settings.get('mltta', 'another version')}, "
+                            f"which this version cannot resume; {OTHERWISE}"
+                        )
                 elif "image" in held:
                     self.kept[held["image"]] = KeptRecord(place, line.size, held["stamp"], "error" in held)
                 elif "written" in held:
@@ -144,11 +149,3 @@ class TagsJournal:
                     place += line.size
         self._file, self._end = FileIO(self.path, "r+"), place
         self._file.truncate(place)  # what a kill has cut off
-
-    def _begun(self, held: Mapping[str, Any]) -> None:
-        if held["format"] != FORMAT:
-            version = held["settings"].get("mltta", "another version")
-            raise MlttaError(
-                f"{self.path} is the journal of mltta {version}, which this version cannot resume; {OTHERWISE}"
-            )
-        self.settings = held["settings"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -42,8 +42,13 @@ class Entry:
         return self.method + (f" ({', '.join(said)})" if said else "")
 
     @property
-    def options(self) -> dict[str, Any]:
-        return {"look": self.look} if self.look else {}
+    def name(self) -> str:
+        """The title, marked if the method is a reconstruction."""
+        return self.title + (" †" if method_class(self.method).reconstruction else "")
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(self.method, {"look": self.look} if self.look else {}, title=self.title)
 
 
 @dataclass
@@ -82,11 +87,7 @@ def measure(
         measured, skipped = run_each(
             place,
             place.backbone,
-            {
-                entry: Recipe(entry.method, entry.options, title=entry.title)
-                for entry in wanted
-                if entry.template == template
-            },
+            {entry: entry.recipe for entry in wanted if entry.template == template},
             orders=range(orders) if orders > 1 else (None,),
             template=template,
             teacher=teacher,
@@ -101,37 +102,29 @@ def measure(
 
 def frontier_table(found: Frontier) -> Table:
     """Every scoring, the price, the time and the memory of each entry; what could not be run stays empty."""
-    place, rows, notes = found.place, [], []
-    shown = sorted(found.lines, key=lambda entry: -found.lines[entry].mean("map_z_score"))
-    for entry in shown:
-        line = found.lines[entry]
+    place, rows = found.place, []
+    for entry, line in sorted(found.lines.items(), key=lambda one: -one[1].mean("map_z_score")):
         cells = [Cell(ours=line.mean(name), note=line.spread(name)) for name in MAP.values()]
         cells[0] = replace(cells[0], paper=_published_at(place, entry))
         cells += [Cell(ours=value) for value in (line.f1, found.costs[entry], line.ms, line.state)]
-        rows.append(Row(entry.title + _mark(entry), tuple(cells)))
-    rows += [Row(entry.title + _mark(entry), (Cell(),) * len(COLUMNS)) for entry in found.skipped]
-    notes = [f"{place.title}, {len(place.dataset.labels)} labels."]
-    if any(_mark(entry) for entry in (*found.lines, *found.skipped)):
-        notes.append(RECONSTRUCTED)
-    notes.append(
+        rows.append(Row(entry.name, tuple(cells)))
+    rows += [Row(entry.name, (Cell(),) * len(COLUMNS)) for entry in found.skipped]
+    notes = [
+        f"{place.title}, {len(place.dataset.labels)} labels.",
+        *[RECONSTRUCTED] * any(row.name.endswith("†") for row in rows),
         "A view is a pass of the model's own size; a teacher's passes and what is done beyond encoding are not in it. "
-        "Milliseconds are those beyond encoding."
-    )
-    notes += [f"{entry.title} was not run: {why}" for entry, why in found.skipped.items()]
+        "Milliseconds are those beyond encoding.",
+        *(f"{entry.title} was not run: {why}" for entry, why in found.skipped.items()),
+    ]
     return Table(
         f"The frontier, {place.title}", COLUMNS, tuple(rows), tuple(notes), lower_is_better=COLUMNS[-3:]
     )
 
 
-def _mark(entry: Entry) -> str:
-    return " †" if method_class(entry.method).reconstruction else ""
-
-
 def frontier_plot(found: Frontier, scoring: Scoring = "z-score") -> str:
     """mAP over price, those that nothing cheaper beats joined by a line."""
     points = {
-        entry.title + _mark(entry): (found.costs[entry], line.mean(MAP[scoring]))
-        for entry, line in found.lines.items()
+        entry.name: (found.costs[entry], line.mean(MAP[scoring])) for entry, line in found.lines.items()
     }
     title = f"mAP ({scoring}) over price, {found.place.title}"
     return pareto(title, points, "views encoded for an image", f"mAP, {scoring}")
@@ -147,11 +140,12 @@ def _published_at(place: Bench, entry: Entry) -> float | None:
     """The first number printed of a method as it is on these very images, if there is one."""
     if entry != Entry(entry.method) or not place.published:
         return None
-    rows = (
-        row for row in _published()["rows"] if (row["method"], row["model"]) == (entry.method, place.model)
-    )
-    values: list[Mapping[str, float]] = [row["values"] for row in rows]
-    return next((value[place.dataset_name] for value in values if place.dataset_name in value), None)
+    for row in _published()["rows"]:
+        if (row["method"], row["model"]) == (entry.method, place.model) and place.dataset_name in row[
+            "values"
+        ]:
+            return float(row["values"][place.dataset_name])
+    return None
 
 
 def published_table() -> Table:

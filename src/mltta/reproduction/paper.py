@@ -136,18 +136,6 @@ def claims() -> tuple[Claim, ...]:
     )
 
 
-def lookup(setting: Setting, table: int | None = None) -> PaperCell | None:
-    """The cell that measures a setting, from the first table that prints it, or None.
-
-    >>> lookup(Setting.of("ViT-B/16", "ml-tta", "coco2014")).value, lookup(
-    ...     Setting.of("ViT-B/16", "ml-tta", "coco2014"), table=7
-    ... ).value
-    (57.52, 57.49)
-    """
-    found = (cell for own in tables() for cell in own.cells if table in (None, own.number))
-    return next((cell for cell in found if cell.setting == setting), None)
-
-
 def _table(entry: dict[str, Any]) -> PaperTable:
     """A cell's coordinates are those of its table, its row and its column together."""
     cells = []

@@ -34,7 +34,8 @@ def side_by_side(number: int, measured: Mapping[Setting, Cell] | None = None) ->
     measured = measured or {}
     rows: dict[tuple[str, str], list[Cell]] = {}
     for cell in source.cells:
-        rows.setdefault((cell.group, cell.row), []).append(_filled(cell, measured))
+        ours = measured.get(cell.setting) or _average(cell.setting, measured) or Cell()
+        rows.setdefault((cell.group, cell.row), []).append(replace(ours, paper=cell.value))
     return Table(
         f"Table {number} of the paper: {source.title}",
         source.columns,
@@ -44,11 +45,6 @@ def side_by_side(number: int, measured: Mapping[Setting, Cell] | None = None) ->
         source.unit,
         best=_BEST.get(number, "column"),
     )
-
-
-def _filled(cell: PaperCell, measured: Mapping[Setting, Cell]) -> Cell:
-    ours = measured.get(cell.setting) or _average(cell.setting, measured) or Cell()
-    return replace(ours, paper=cell.value)
 
 
 def _average(setting: Setting, measured: Mapping[Setting, Cell]) -> Cell | None:
@@ -85,27 +81,22 @@ def own_table(number: int, places: Sequence[Bench], measured: Mapping[Setting, C
     source = load_table(number)
     block = _block(source.cells)
     columns = tuple(dict.fromkeys(cell.column for cell in block))
-    by_place = len(columns) == 1 or number in (1, 2, 5, 6)
-    rows: list[Row] = []
-    if by_place:
-        for cell in block:
-            cells = tuple(measured.get(place.at(cell.setting), Cell()) for place in places)
-            rows.append(Row(cell.row, cells))
+    if len(columns) == 1 or number in (1, 2, 5, 6):
         heads = tuple(place.title for place in places)
+        rows = [Row(c.row, tuple(measured.get(p.at(c.setting), Cell()) for p in places)) for c in block]
     else:
+        heads, rows = columns, []
         for place in places:
             names = dict.fromkeys(cell.row for cell in block)
             for name in names:
                 own = {c.column: measured.get(place.at(c.setting), Cell()) for c in block if c.row == name}
                 label, group = (place.title, "") if len(names) == 1 else (name, place.title)
                 rows.append(Row(label, tuple(own.get(column, Cell()) for column in columns), group))
-        heads = columns
-    notes = ("Seconds are those beyond encoding the views.",) * (number == 4)
     return Table(
         f"Table {number}, our models and images: {source.title}",
         heads,
         tuple(rows),
-        notes,
+        ("Seconds are those beyond encoding the views.",) * (number == 4),
         source.unit,
         digits=3 if number == 4 else 2,
         best=_BEST.get(number, "column"),

@@ -24,16 +24,8 @@ from mltta.tables.cells import Cell
 K = TypeVar("K")
 VIEWS = (1, 2, 4, 8, 16, 32, 64, 128)
 VIEW_METHODS = {"RLCF": "rlcf", "TPT": "tpt", "ML-TTA": "ml-tta"}
-TITLES = {
-    "clip": "CLIP",
-    "dmn": "DMN",
-    "dart": "DART",
-    "tda": "TDA",
-    "tpt": "TPT",
-    "difftpt": "DiffTPT",
-    "rlcf": "RLCF",
-    "ml-tta": "ML-TTA",
-}
+TITLES = {name: name.upper() for name in ("clip", "dmn", "dart", "tda", "tpt", "rlcf", "ml-tta")}
+TITLES["difftpt"] = "DiffTPT"
 
 
 @dataclass(frozen=True)
@@ -157,19 +149,14 @@ class Reproduction:
             f"{TITLES[setting.method]} on {place.model}": why for setting, why in skipped.items()
         }
         for setting, (_, line) in found.items():
-            self._keep(setting, line)
-
-    def _keep(self, setting: Setting, line: Line) -> None:
-        self.found[setting] = line
-        first = line.summaries[0]
-        note = "taught by itself" if line.run["teacher"] == "self" else ""
-        whole = line.map()
-        self.measured[setting] = replace(whole, note=whole.note or note)
-        for name, one in first.by_count.items():
-            if not np.isnan(one.mean_ap):
-                by_count = replace(setting, metric=f"mAP by label count: {name}")
-                self.measured[by_count] = Cell(ours=one.mean_ap, note=note)
-        self.measured[replace(setting, metric="seconds")] = Cell(ours=first.result.ms / 1000, note=note)
+            self.found[setting] = line
+            first, whole = line.summaries[0], line.map()
+            note = "taught by itself" if line.run["teacher"] == "self" else ""
+            self.measured[setting] = replace(whole, note=whole.note or note)
+            other = {f"mAP by label count: {name}": one.mean_ap for name, one in first.by_count.items()}
+            for metric, value in {**other, "seconds": first.result.ms / 1000}.items():
+                if not np.isnan(value):
+                    self.measured[replace(setting, metric=metric)] = Cell(ours=value, note=note)
 
     def lines(self, place: Bench, methods: Sequence[str] = ("clip", "tpt", "ml-tta")) -> list[Line]:
         """The results of whole methods at a place, as they were run."""

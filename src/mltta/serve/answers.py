@@ -10,21 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from mltta.errors import ImageError
+from mltta.output.formats import text_format
 from mltta.output.keywords.xmp import Packet
-from mltta.output.lines import csv_lines, json_lines
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall
+from mltta.tagger import Tags
 
 
-def image_answer(name: str, found: Answered | ImageError, asked: TagCall) -> ImageOut:
+def image_answer(found: Answered, asked: TagCall) -> ImageOut:
     """One image's entry: what the call asked to see of it."""
-    error = str(found) if isinstance(found, ImageError) else found.tags.error
-    if isinstance(found, ImageError) or error is not None:
-        return ImageOut(image=name, error=error)
     tags = found.tags
+    if tags.error is not None:
+        return ImageOut(image=tags.image, error=tags.error)
     return ImageOut(
-        image=name,
+        image=tags.image,
         present=tags.present,
         labels=[Label(**item) for item in (tags if asked.all else tags.shown)],
         where={label: _heat(grid) for label, grid in tags.where.items()} if asked.where else None,
@@ -47,7 +46,8 @@ def export(asked: ExportCall) -> tuple[bytes, str, str]:
     """A file of answers, its media type and its name."""
     if asked.format == "xmp":
         return _sidecars(asked.images), "application/zip", "keywords.zip"
-    lines = csv_lines(asked.wide) if asked.format == "csv" else json_lines()
+    lines = text_format(asked.format, asked.wide)
+    assert lines is not None
     text = "".join(lines.pieces(map(_record, asked.images)))
     kind = {"csv": "text/csv", "json": "application/json"}[asked.format]
     return text.encode("utf-8", "replace"), kind, f"tags.{asked.format}"
@@ -55,11 +55,9 @@ def export(asked: ExportCall) -> tuple[bytes, str, str]:
 
 def _record(entry: ImageOut) -> dict[str, Any]:
     """What files hold of an entry: of all labels, those that are shown."""
-    if entry.error is not None:
-        return {"image": entry.image, "error": entry.error}
     here = set(entry.present or ())
     shown = [item.model_dump() for item in entry.labels or () if item.label in here]
-    return {"image": entry.image, "present": [item["label"] for item in shown], "labels": shown}
+    return Tags(shown, present=[x["label"] for x in shown], image=entry.image, error=entry.error).record()
 
 
 def _sidecars(entries: Sequence[ImageOut]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -16,15 +16,12 @@ from starlette.exceptions import HTTPException
 
 from mltta import __version__
 from mltta.decision import Decision
-from mltta.errors import ImageError, MlttaError
-from mltta.images.remote import fetch, is_url
+from mltta.errors import MlttaError
 from mltta.methods import Method
 from mltta.serve.answers import export, image_answer
-from mltta.serve.calls import Refused, Sent, check_image, checked, read_call
+from mltta.serve.calls import Refused, checked, media_type, read_call, sources_of
 from mltta.serve.engine import Answered, Engine, Job
-from mltta.serve.guard import refusal
-from mltta.serve.limits import Limits
-from mltta.serve.metrics import Metrics
+from mltta.serve.guard import Metrics, refusal
 from mltta.serve.offer import Offer, allowed_settings
 from mltta.serve.schema import SCHEMAS, ErrorOut, ExportCall, TagAnswer, TagCall, body
 from mltta.session.prepare import Photo
@@ -85,20 +82,16 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         asked, sent = await read_call(request, limits)
         start = time.perf_counter()
         choice = offer.choice(**asked.model_dump(include=offer.CHOICE))
-        images = await fetched(sent)
+        sources = await sources_of(sent, limits, allow_urls=allow_urls)
         picky = asked.threshold is not None or asked.top_k is not None
         decision = Decision(asked.threshold, asked.top_k) if picky else None
         photos = [
-            Photo(place, name, own, decision=decision)
-            for place, (name, own) in enumerate(images)
-            if isinstance(own, bytes)
+            Photo(place, name, source, decision=decision)
+            for place, ((name, _), source) in enumerate(zip(sent, sources, strict=True))
         ]
-        answers = await answered(engine.submit(choice, photos), request) if photos else []
-        found = {photo.index: answer for photo, answer in zip(photos, answers, strict=True)}
-        entries = []
-        for place, (name, own) in enumerate(images):
-            entries.append(image_answer(name, own if isinstance(own, ImageError) else found[place], asked))
-            metrics.images.labels("tagged" if entries[-1].error is None else "failed").inc()
+        entries = [image_answer(one, asked) for one in await answered(engine.submit(choice, photos), request)]
+        for entry in entries:
+            metrics.images.labels("tagged" if entry.error is None else "failed").inc()
         return TagAnswer(
             model=choice.model,
             method=choice.method,
@@ -106,15 +99,6 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             images=entries,
             seconds=round(time.perf_counter() - start, 4),
         )
-
-    async def fetched(sent: Sequence[Sent]) -> list[tuple[str, bytes | ImageError]]:
-        if not allow_urls and any(isinstance(image, str) for _, image in sent):
-            raise Refused(422, "this server fetches nothing from addresses; send the image itself")
-
-        async def one(name: str, image: bytes | str | ImageError) -> tuple[str, bytes | ImageError]:
-            return name, await asyncio.to_thread(_fetch, image, limits) if isinstance(image, str) else image
-
-        return await asyncio.gather(*(one(*image) for image in sent))
 
     async def answered(job: Job, request: Request) -> list[Answered]:
         """What the engine says, unless it takes too long or the client has left."""
@@ -137,7 +121,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
     @app.post("/v1/export", responses=_CALL, openapi_extra=body(ExportCall), summary="Answers as a file")
     async def write(request: Request) -> Response:
         """The entries of answers as CSV, as JSON, or as XMP sidecars in a zip."""
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        if media_type(request) != "application/json":
             raise Refused(415, "send application/json")
         asked: ExportCall = checked(ExportCall, await request.body())
         content, kind, name = await asyncio.to_thread(export, asked)
@@ -207,15 +191,6 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         raise Refused(404, "there is no such page")
 
     return app
-
-
-def _fetch(url: str, limits: Limits) -> bytes | ImageError:
-    try:
-        if not is_url(url):
-            raise ImageError(f"{url}: an address begins with http:// or https://")
-        return check_image(url, fetch(url, public=True), limits)
-    except ImageError as error:
-        return error
 
 
 def _speak_plainly(app: FastAPI) -> None:

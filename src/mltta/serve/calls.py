@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from mltta.errors import ImageError
 from mltta.images.decode import image_size
-from mltta.serve.limits import Limits
-from mltta.serve.schema import FIELDS, TagCall
+from mltta.images.find import is_url
+from mltta.images.remote import fetch
+from mltta.serve.offer import Limits
+from mltta.serve.schema import FIELDS, ImageIn, TagCall
 
 
 class Refused(Exception):
@@ -27,19 +30,15 @@ class Refused(Exception):
         self.status, self.message, self.headers = status, message, headers or {}
 
 
-#: an image's name, and its bytes, its address, or what is wrong with it
-Sent: TypeAlias = tuple[str, bytes | str | ImageError]
+#: an image's name, and its bytes or the entry that brings them
+Sent: TypeAlias = tuple[str, bytes | ImageIn]
+#: an image's bytes, or what raises why there are none
+Source: TypeAlias = bytes | Callable[[], bytes]
 
 
-async def read_call(request: Request, limits: Limits) -> tuple[TagCall, list[Sent]]:
-    """What is asked for, and the images; or what is wrong with the call."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "multipart/form-data":
-        return await _from_form(request, limits)
-    if kind == "application/json":
-        # reading a long one, and false headers, would block all others
-        return await asyncio.to_thread(_from_json, await request.body(), limits)
-    raise Refused(415, "send multipart/form-data with the fields images and labels, or application/json")
+def media_type(request: Request) -> str:
+    """What kind of body a call has."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def checked(kind: Any, content: Any) -> Any:
@@ -56,21 +55,23 @@ def checked(kind: Any, content: Any) -> Any:
         raise Refused(422, "the body is not valid JSON") from None
 
 
-def _from_json(body: bytes, limits: Limits) -> tuple[TagCall, list[Sent]]:
-    asked: TagCall = checked(TagCall, body)
-    _check_count(len(asked.images), limits)
-    sent: list[Sent] = []
-    for place, image in enumerate(asked.images, start=1):
-        if (image.data is None) == (image.url is None):
+async def read_call(request: Request, limits: Limits) -> tuple[TagCall, list[Sent]]:
+    """What is asked for, and the images; or what is wrong with the call."""
+    sent: list[Sent]
+    kind = media_type(request)
+    if kind == "multipart/form-data":
+        asked, sent = await _from_form(request, limits)
+    elif kind == "application/json":
+        # reading a long one would block all others
+        asked = await asyncio.to_thread(checked, TagCall, await request.body())
+        sent = [(one.name or one.url or f"image {n}", one) for n, one in enumerate(asked.images, start=1)]
+    else:
+        raise Refused(415, "send multipart/form-data with the fields images and labels, or application/json")
+    if len(sent) > limits.images:
+        raise Refused(413, f"{len(sent)} images are too many for one call; the limit is {limits.images}")
+    for place, (_, image) in enumerate(sent, start=1):
+        if isinstance(image, ImageIn) and (image.data is None) == (image.url is None):
             raise Refused(422, f"image {place}: give either data or url")
-        name = image.name or image.url or f"image {place}"
-        if image.data is None:
-            sent.append((name, image.url or ""))
-            continue
-        try:
-            sent.append((name, check_image(name, base64.b64decode(image.data, validate=True), limits)))
-        except (binascii.Error, ValueError):
-            sent.append((name, ImageError(f"{name}: its data are not base64")))
     return asked, sent
 
 
@@ -89,55 +90,65 @@ async def _from_form(request: Request, limits: Limits) -> tuple[TagCall, list[Se
         raise Refused(400, f"the form cannot be read: {error.message}") from None
     except (ValueError, KeyError, UnicodeError):
         raise Refused(400, "the form cannot be read") from None
+    content: dict[str, Any] = {}
+    files: list[Sent] = []
     try:
-        return await _of_form(form, limits)
+        for name, value in form.multi_items():
+            if name == "images":
+                if not isinstance(value, UploadFile):
+                    raise Refused(422, "images: send files")
+                files.append(((value.filename or f"image {len(files) + 1}")[:1000], await value.read()))
+            elif name not in FIELDS or isinstance(value, UploadFile):
+                raise Refused(422, f"{name[:80]}: no such field; the fields are images, {', '.join(FIELDS)}")
+            elif name == "labels":
+                content["labels"] = "\n".join(filter(None, (content.get("labels"), value)))
+            elif value != "":  # a form also sends fields that were left empty
+                content[name] = value
     finally:
         await form.close()
-
-
-async def _of_form(form: FormData, limits: Limits) -> tuple[TagCall, list[Sent]]:
-    content: dict[str, Any] = {}
-    files: list[tuple[str, bytes]] = []
-    for name, value in form.multi_items():
-        if name == "images":
-            if not isinstance(value, UploadFile):
-                raise Refused(422, "images: send files")
-            files.append(((value.filename or f"image {len(files) + 1}")[:1000], await value.read()))
-        elif name not in FIELDS or isinstance(value, UploadFile):
-            raise Refused(422, f"{name[:80]}: no such field; the fields are images, {', '.join(FIELDS)}")
-        elif name == "labels":
-            content["labels"] = "\n".join(filter(None, (content.get("labels"), value)))
-        elif value != "":  # a form also sends fields that were left empty
-            content[name] = value
     if not files:
         raise Refused(422, "images: send at least one file")
-    _check_count(len(files), limits)
     if "settings" in content:
         try:
             content["settings"] = json.loads(content["settings"])
         except (ValueError, RecursionError):
             raise Refused(422, "settings: give a JSON object") from None
-    asked = checked(TagCall, {"images": [{} for _ in files], **content})
-    return asked, await asyncio.to_thread(
-        lambda: [(name, check_image(name, own, limits)) for name, own in files]
-    )
+    return checked(TagCall, {"images": [{} for _ in files], **content}), files
 
 
-def _check_count(count: int, limits: Limits) -> None:
-    if count > limits.images:
-        raise Refused(413, f"{count} images are too many for one call; the limit is {limits.images}")
+async def sources_of(sent: Sequence[Sent], limits: Limits, *, allow_urls: bool) -> list[Source]:
+    """What each image is read from, within the limits."""
+    if not allow_urls and any(isinstance(image, ImageIn) and image.url is not None for _, image in sent):
+        raise Refused(422, "this server fetches nothing from addresses; send the image itself")
+    # fetching, and false headers, would block all other calls
+    return await asyncio.gather(*(asyncio.to_thread(_source, *one, limits) for one in sent))
 
 
-def check_image(name: str, image: bytes, limits: Limits) -> bytes | ImageError:
-    """An image whose bytes and pixels are within the limits, by its header; or what is wrong with it."""
-    if len(image) > limits.image_bytes:
-        return ImageError(f"{name}: more than {limits.image_bytes:,} bytes; make it smaller first")
+def _source(name: str, image: bytes | ImageIn, limits: Limits) -> Source:
     try:
-        wide, tall = image_size(image, name)
+        content = image if isinstance(image, bytes) else _content(name, image)
+        if len(content) > limits.image_bytes:
+            raise ImageError(f"{name}: more than {limits.image_bytes:,} bytes; make it smaller first")
+        wide, tall = image_size(content, name)
+        if wide * tall > limits.megapixels * 1_000_000:
+            raise ImageError(
+                f"{name}: {wide}x{tall} is more than {limits.megapixels} megapixels; make it smaller first"
+            )
     except ImageError as error:
-        return error
-    if wide * tall > limits.megapixels * 1_000_000:
-        return ImageError(
-            f"{name}: {wide}x{tall} is more than {limits.megapixels} megapixels; make it smaller first"
-        )
-    return image
+        return partial(_fail, str(error))
+    return content
+
+
+def _content(name: str, image: ImageIn) -> bytes:
+    if image.data is None:
+        if not is_url(image.url):
+            raise ImageError(f"{image.url}: an address begins with http:// or https://")
+        return fetch(str(image.url), public=True)
+    try:
+        return base64.b64decode(image.data, validate=True)
+    except ValueError:
+        raise ImageError(f"{name}: its data are not base64") from None
+
+
+def _fail(why: str) -> bytes:
+    raise ImageError(why)

@@ -1,4 +1,4 @@
-"""Checks before every call: access, origin, size and speed; and the log of calls."""
+"""Checks before every call: access, origin, size and speed; the log of calls, and figures about them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import logging
 import time
 from collections.abc import Collection
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mltta.serve.calls import Refused
-from mltta.serve.limits import Limits
-from mltta.serve.metrics import Metrics
+from mltta.serve.engine import Engine
+from mltta.serve.offer import Limits
 
 log = logging.getLogger("mltta.serve")
 CSP = (
@@ -31,6 +32,28 @@ HEADERS = {
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 #: bytes of a refused call that are still read, so that its sender sees the answer
 _HEARD_OUT = 8 << 20
+_SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
+
+
+class Metrics:
+    """Each server counts for itself."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._registry = here = CollectorRegistry()
+        self.calls = Counter("mltta_calls", "Calls by route and status.", ["route", "status"], registry=here)
+        self.images = Counter("mltta_images", "Images by outcome.", ["outcome"], registry=here)
+        self.seconds = Histogram(
+            "mltta_call_seconds", "Until the answer.", ["route"], buckets=_SECONDS, registry=here
+        )
+        self.in_flight = Gauge("mltta_calls_in_flight", "Calls being read or answered.", registry=here)
+        waiting = Gauge("mltta_calls_waiting", "Calls whose turn has not come.", registry=here)
+        waiting.set_function(lambda: engine.waiting)
+        kept = Gauge("mltta_label_lists", "Label lists whose features are kept.", registry=here)
+        kept.set_function(lambda: len(engine.taggers))
+
+    def text(self) -> bytes:
+        """As Prometheus reads it."""
+        return generate_latest(self._registry)
 
 
 class Guard:

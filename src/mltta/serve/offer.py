@@ -11,7 +11,6 @@ from mltta.errors import ConfigError, LabelError
 from mltta.labels import BUILT_IN, LabelSet
 from mltta.methods import Method, list_methods, method_class
 from mltta.model.backbone import Backbone
-from mltta.serve.limits import Limits
 
 #: what a call may set if a method has it, and how far a number may go: more would keep others waiting
 SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None, "views": 128, "steps": 8}
@@ -19,12 +18,11 @@ SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None,
 
 def offered_methods() -> list[str]:
     """The methods that need nothing but photos: no whole dataset, no second model, no images generated before."""
-
-    def offered(cls: type[Method]) -> bool:
-        generates = any(field.name == "generated" for field in dataclasses.fields(cls.Config))
-        return not (cls.transductive or "teacher" in cls.requires or generates)
-
-    return [name for name in list_methods() if offered(method_class(name))]
+    return [
+        name
+        for name, cls in zip(list_methods(), map(method_class, list_methods()), strict=True)
+        if not (cls.transductive or "teacher" in cls.requires or hasattr(cls.Config, "generated"))
+    ]
 
 
 def allowed_settings(method: type[Method]) -> dict[str, Any]:
@@ -38,6 +36,47 @@ def allowed_settings(method: type[Method]) -> dict[str, Any]:
             choices = [True, False] if kinds[field.name] is bool else list(get_args(kinds[field.name]))
             found[field.name] = sorted(choices, key=lambda choice: choice != field.default)
     return found
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Calls beyond a limit are refused with a sentence, before any work. docs/serve.md describes each limit."""
+
+    images: int = 32
+    image_bytes: int = 32 << 20
+    body_bytes: int = 128 << 20
+    megapixels: int = 60
+    labels: int = 1000
+    label_length: int = 200
+    calls: int = 32
+    bytes_in_flight: int = 512 << 20
+    label_lists: int = 16
+    seconds: int = 120
+    head_seconds: int = 10
+    body_seconds: int = 60
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            if getattr(self, field.name) < 1:
+                raise ConfigError(f"--limit {field.name}: give a whole number of at least 1")
+
+    @classmethod
+    def of(cls, given: list[str]) -> Limits:
+        """The default limits, some changed by NAME=VALUE.
+
+        >>> Limits.of(["images=4"]).images
+        4
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        values: dict[str, int] = {}
+        for text in given:
+            name, _, value = text.partition("=")
+            if name not in names or not value.isdecimal():
+                raise ConfigError(
+                    f"--limit {text}: give NAME=NUMBER, where NAME is one of {', '.join(names)}"
+                )
+            values[name] = int(value)
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -122,8 +161,6 @@ class Offer:
                 raise LabelError(
                     f"the label {label[:40]!r}… has {len(label):,} characters; the limit is {limits.label_length}"
                 )
-            if any(ord(letter) < 32 or 0xD800 <= ord(letter) < 0xE000 for letter in label):
-                raise LabelError(f"the label {label[:40]!r} contains control characters or invalid Unicode")
         words = sum(1 + label.count("|") for label in entries)
         if words > limits.labels:
             raise LabelError(
@@ -140,10 +177,8 @@ def _check_settings(method: type[Method], settings: Mapping[str, Any]) -> None:
             can = ", ".join(allowed) or "nothing"
             raise ConfigError(f"{name!r} cannot be set here; of {method.name} a call can set {can}")
         rule = allowed[name]
-        if isinstance(rule, list):
-            if not any(value == one and type(value) is type(one) for one in rule):
-                raise ConfigError(f"{name}: choose from {', '.join(map(str, rule))}")
-        elif type(value) is not int or not rule["least"] <= value <= rule["most"]:
+        counted = isinstance(rule, dict)
+        if counted and (type(value) is not int or not rule["least"] <= value <= rule["most"]):
             raise ConfigError(f"{name}: give a whole number from {rule['least']} to {rule['most']}")
     method.Config.make(**settings)
 

@@ -13,11 +13,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mltta.errors import ConfigError
 from mltta.serve.app import make_app
-from mltta.serve.engine import Engine
-from mltta.serve.guard import LOOPBACK, Guard
-from mltta.serve.metrics import Metrics
+from mltta.serve.engine import Engine, Taggers
+from mltta.serve.guard import LOOPBACK, Guard, Metrics
 from mltta.serve.offer import Offer
-from mltta.serve.taggers import Taggers
 
 log = logging.getLogger("mltta.serve")
 LEAST_TOKEN = 16

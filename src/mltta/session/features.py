@@ -20,7 +20,7 @@ from mltta.session.prepare import Photo, Prepare, Prepared
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
-    from mltta.model.halving import Halving
+    from mltta.model.torch_engine import Halving
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from mltta import __version__
 from mltta.captions.labelled import LabelledCaptions, label_captions
-from mltta.captions.open import chosen_captions
-from mltta.captions.store import CaptionBase, default_captions
+from mltta.captions.store import CaptionBase, chosen_captions, default_captions
 from mltta.labels import LabelSet, with_known_words
 from mltta.labels.languages import translated
 from mltta.methods.base import Method
@@ -54,9 +53,9 @@ class Question:
         self.descriptions: Mapping[str, Sequence[str]] | None = (
             None if descriptions is None else load_descriptions(descriptions, self.labels)
         )
-        self._captions = chosen_captions(captions, backbone)
+        self._captions = None if captions is None else chosen_captions(captions, backbone)
         self._teacher = teacher
-        if backbone.is_embedded:
+        if backbone.is_embedded and not given.official:
             _warn_if_not_english(self.labels)
 
     @cached_property

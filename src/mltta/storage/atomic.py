@@ -6,6 +6,7 @@ import itertools
 import os
 import platform
 import re
+import sys
 import time
 import zlib
 from collections.abc import Iterator
@@ -52,10 +53,9 @@ def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
         yield file
         return
     file = file.resolve() if file.is_symlink() else file
-    for old in _unfinished(file):
-        if _nobodys(old):
-            old.unlink(missing_ok=True)
-    part = file.with_name(f"{_stem(file)}.part-{_MACHINE}-{os.getpid()}-{next(_number)}")
+    for old in _abandoned(file):
+        old.unlink(missing_ok=True)
+    part = file.with_name(f"{_stem(file)}{_MACHINE}-{os.getpid()}-{next(_number)}")
     try:
         yield part
         if durable:
@@ -70,30 +70,30 @@ def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
 
 def _stem(file: Path) -> str:
     """Hidden, and short enough to leave room for what follows it."""
-    return "." + file.name.encode(errors="surrogateescape")[:150].decode(errors="ignore")
+    return "." + file.name.encode(errors="surrogateescape")[:150].decode(errors="ignore") + ".part-"
 
 
-def _unfinished(file: Path) -> list[Path]:
-    """What earlier writers of this file have left behind, or are writing now."""
-    try:
-        with os.scandir(file.parent) as entries:
-            names = [entry.name for entry in entries if entry.name.startswith(_stem(file) + ".part-")]
-    except OSError:
-        return []
-    return [file.with_name(name) for name in names if _UNFINISHED.search(name)]
+def _abandoned(file: Path) -> Iterator[Path]:
+    """What writers of this file have left behind that have ended."""
+    stem = _stem(file)
+    with suppress(OSError):
+        for name in os.listdir(file.parent):
+            if not name.startswith(stem) or (found := _UNFINISHED.search(name)) is None:
+                continue
+            part, here = file.with_name(name), found[1] == _MACHINE and sys.platform != "win32"
+            old = time.time() - part.stat().st_mtime > _ABANDONED
+            if not is_running(int(found[2])) if here else old:
+                yield part
 
 
-def _nobodys(part: Path) -> bool:
-    """Whether the process that was writing it has ended."""
-    found = _UNFINISHED.search(part.name)
-    if found is None:
-        return False
-    try:
-        if found[1] != _MACHINE:
-            return time.time() - part.stat().st_mtime > _ABANDONED
-        os.kill(int(found[2]), 0)
-    except ProcessLookupError:
+def is_running(process: int) -> bool:
+    """Whether a process of this machine has not ended, as far as can be told: on Windows asking would end it."""
+    if sys.platform == "win32":
         return True
-    except (OSError, OverflowError):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
         return False
-    return False
+    except (OSError, OverflowError):
+        pass
+    return True

@@ -15,7 +15,6 @@ from mltta.arrays import Array
 
 #: the name a checksum goes by in plain data and in the headers of tensor files
 CHECKSUM = "checksum"
-_CHUNK = 1 << 20
 
 
 def of_bytes(content: bytes | memoryview, start: int = 0) -> int:
@@ -27,7 +26,7 @@ def of_file(path: Path) -> str:
     """A file's checksum, read a piece at a time."""
     found = 0
     with path.open("rb") as file:
-        while piece := file.read(_CHUNK):
+        while piece := file.read(1 << 20):
             found = zlib.crc32(piece, found)
     return f"{found:08x}"
 

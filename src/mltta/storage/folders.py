@@ -1,11 +1,17 @@
-"""Where files are on this machine: the embedded model, and the cache."""
+"""Where files are: the embedded model, the cache, folders by path or by address (s3://, gs://), through pyarrow."""
 
 from __future__ import annotations
 
 import json
 import os
-from functools import cache
+from collections.abc import Iterator
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlsplit
+
+from mltta.errors import ConfigError
+from mltta.storage import atomic
 
 #: the embedded model: an open_clip folder like any other
 MINI = Path(__file__).parents[1] / "assets" / "mini"
@@ -21,3 +27,102 @@ def cache_folder() -> Path:
 def embedded_text_tower() -> str:
     """The fingerprint of the embedded model's text tower, which its captions name."""
     return str(json.loads((MINI / "captions" / "config.json").read_text(encoding="utf-8"))["backbone"])
+
+
+def is_remote(name: str) -> bool:
+    """Whether a name is an address of a store, rather than a path or a web page.
+
+    Example:
+        >>> is_remote("s3://bucket/photos"), is_remote("photos/a.jpg"), is_remote("https://example.org/a.jpg")
+        (True, False, False)
+    """
+    scheme, colon, _ = name.partition("://")
+    return bool(colon) and scheme.isalnum() and scheme.lower() not in ("http", "https")
+
+
+@lru_cache(maxsize=64)
+def open_store(address: str) -> tuple[Any, str]:
+    """A pyarrow file system and the path in it that an address means."""
+    try:
+        from pyarrow import fs
+    except ImportError:
+        raise ConfigError(
+            f"{address}: reading from a store needs pyarrow: pip install 'mltta[parquet]'"
+        ) from None
+    if "@" in urlsplit(address).netloc:
+        raise ConfigError(
+            "keys do not belong in an address, which is written down: set them in the environment"
+        )
+    try:
+        store, path = fs.FileSystem.from_uri(address)
+    except (OSError, ValueError, NotImplementedError) as error:
+        raise ConfigError(f"{address} is no address that pyarrow can open: {error}") from None
+    return store, str(path)
+
+
+class Folder:
+    """A folder, near or far, whose files are read whole and written whole or not at all."""
+
+    def __init__(self, address: str):
+        self.address = address if is_remote(address) else os.path.abspath(address)
+
+    @property
+    def local(self) -> Path | None:
+        """Its path, where it is on a disk of this machine."""
+        return None if is_remote(self.address) else Path(self.address)
+
+    def __str__(self) -> str:
+        return self.address
+
+    def read(self, name: str) -> bytes:
+        """A file's content; FileNotFoundError where there is none."""
+        if self.local is not None:
+            return (self.local / name).read_bytes()
+        store, path = open_store(self.address)
+        with store.open_input_stream(f"{path}/{name}") as file:
+            content: bytes = file.read()
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Put content in a file's place in one step; a store shows an object when all of it has come."""
+        with atomic.writing(f"{self.address}/{name}"):
+            if self.local is not None:
+                file = self.local / name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                atomic.write(file, content)
+                return
+            store, path = open_store(self.address)
+            with store.open_output_stream(f"{path}/{name}") as stream:
+                stream.write(content)
+
+    def names(self) -> list[str]:
+        """What is directly in it; nothing where there is no such folder."""
+        if self.local is not None:
+            return sorted(os.listdir(self.local)) if self.local.is_dir() else []
+        return [name for name, _ in list_store(self.address)]
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if self.local is not None:
+            (self.local / name).unlink(missing_ok=True)
+        elif name in self.names():
+            store, path = open_store(self.address)
+            store.delete_file(f"{path}/{name}")
+
+
+def list_store(address: str, below: str = "") -> Iterator[tuple[str, bool]]:
+    """What is directly in a folder of a store, sorted: each name, and whether it is a folder."""
+    from pyarrow import fs
+
+    store, path = open_store(address)
+    found = store.get_file_info(fs.FileSelector(f"{path}/{below}".rstrip("/"), allow_not_found=True))
+    yield from sorted((info.base_name, info.type == fs.FileType.Directory) for info in found)
+
+
+def open_stream(base: str, name: str) -> IO[bytes]:
+    """A file to read from its beginning; ``base`` is the address that says how its store is reached."""
+    if not is_remote(name):
+        return open(name, "rb")
+    store, _ = open_store(base if is_remote(base) else name)
+    stream: IO[bytes] = store.open_input_stream(name.partition("://")[2])
+    return stream

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from mltta.errors import HubError
+from mltta.storage.reading import explain
 
 PREFIX = "hf-hub:"
 #: nothing else is sent or fetched: texts, numbers and their description, never a program
@@ -80,12 +81,8 @@ def _asking(offline: str, failed: str, refused: str = "") -> Iterator[None]:
     except Exception as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         denied = status in (401, 403) or type(error).__name__ == "LocalTokenNotFoundError"
-        reason = next(
-            (line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__
-        )
-        raise HubError(
-            offline if cut_off else refused if denied and refused else f"{failed}: {reason}"
-        ) from error
+        said = refused if denied and refused else f"{failed}: {explain(error)}"
+        raise HubError(offline if cut_off else said) from error
 
 
 @contextmanager

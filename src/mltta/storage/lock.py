@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from mltta.errors import MlttaError
+from mltta.storage import atomic
 
 #: a byte far behind what is written, as Windows lets nobody read a byte that is locked
 _BYTE = 1 << 30
@@ -29,9 +30,8 @@ def locked(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(
-            OSError
-        ):  # before it is let go, or another's may be removed; Windows wants it closed first
+        with suppress(OSError):
+            # before it is let go, or another's may be removed; Windows wants it closed first
             if sys.platform == "win32":
                 file.close()
             path.unlink()
@@ -46,7 +46,7 @@ def _take(path: Path, what: str) -> IO[bytes]:
         except OSError as error:
             owner = _owner(file)
             file.close()
-            if error.errno in _TAKEN or (owner is not None and _lives(owner)):
+            if error.errno in _TAKEN or (owner is not None and _lives(*owner)):
                 who = f"process {owner[1]} on {owner[0]}" if owner else "another process"
                 raise MlttaError(
                     f"{what} is being written by {who}; wait until it ends, stop it, or write elsewhere"
@@ -84,14 +84,7 @@ def _owner(file: IO[bytes]) -> tuple[str, int] | None:
     return None
 
 
-def _lives(owner: tuple[str, int]) -> bool:
-    """Whether the owner runs still; of another machine's we do not know, so it does."""
-    if owner[0] != (platform.node() or "this machine") or sys.platform == "win32":
-        return True  # on Windows asking is ending: os.kill has no harmless signal there
-    try:
-        os.kill(owner[1], 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return owner[1] != os.getpid()
+def _lives(machine: str, process: int) -> bool:
+    """Whether an owner runs still; of another machine's we do not know, so it does."""
+    here = machine == (platform.node() or "this machine")
+    return not here or (atomic.is_running(process) and process != os.getpid())

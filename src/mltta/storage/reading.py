@@ -24,16 +24,21 @@ UNREADABLE = (
 )
 
 
-def is_plain(text: str) -> bool:
-    """Whether a text can be written anywhere: no control characters, nothing that is not valid Unicode.
+def unwritable(text: str) -> str:
+    """What is in a text that cannot be written anywhere: a control character, or what is no character of Unicode.
 
-    >>> [is_plain(text) for text in ("Hängebrücke 🌉", "dog\\x07", "\\ud800", "\\ufffe")]
-    [True, False, False, False]
+    >>> [unwritable(text) for text in ("Hängebrücke 🌉", "dog\\x07", "\\ud800")]
+    ['', 'a control character (U+0007)', 'half a surrogate pair (U+D800)']
     """
-    return not _UNWRITABLE.search(text)
+    if not (found := _UNWRITABLE.search(text)):
+        return ""
+    code = ord(found[0])
+    kind = "a code point that is no character" if code > 0xDFFF else "half a surrogate pair"
+    return f"{kind if code > 0x9F else 'a control character'} (U+{code:04X})"
 
 
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_LAST_TWO = "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
+_UNWRITABLE = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_LAST_TWO}]")
 
 
 @contextmanager
@@ -67,14 +72,12 @@ def shorten(text: object, at_most: int = 200) -> str:
 
 def shown(value: object) -> str:
     """A value as a message shows it; a huge or a deep one is never written out."""
+    brief = reprlib.Repr()
+    brief.maxstring = brief.maxother = 200
     try:
-        return _brief.repr(value)
+        return brief.repr(value)
     except ValueError:
         return "a number of thousands of digits"
-
-
-_brief = reprlib.Repr()
-_brief.maxstring = _brief.maxother = 200
 
 
 def look(path: Path, budget: int, error: type[MlttaError]) -> int:

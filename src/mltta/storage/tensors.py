@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -100,6 +101,5 @@ def _is_torchscript(path: Path) -> bool:
         return False
     with zipfile.ZipFile(path) as archive:
         return any(
-            entry.split("/", 1)[-1] in ("constants.pkl", "version.pkl") or "/code/" in entry
-            for entry in archive.namelist()
+            re.search(r"/code/|^([^/]*/)?(constants|version)\.pkl$", name) for name in archive.namelist()
         )

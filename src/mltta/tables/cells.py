@@ -1,13 +1,17 @@
-"""A table of numbers, the paper's beside ours: plain data, ready to be rendered or stored."""
+"""A table of numbers, the paper's beside ours: plain data that is stored, and how it is laid out in any format."""
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from itertools import groupby, product
+from typing import Literal
 
 from mltta.errors import ConfigError
+
+Source = Literal["paper", "ours"]
 
 
 @dataclass(frozen=True)
@@ -69,16 +73,139 @@ class Table:
                 )
 
     def to_json(self) -> str:
-        """The table as JSON; cells hold only the fields that are set."""
-        rows = [
-            {"group": row.group, "name": row.name, "cells": [_set_fields(cell) for cell in row.cells]}
-            for row in self.rows
-        ]
-        names = ("title", "unit", "digits", "best", "lower_is_better", "columns", "notes")
-        head = {name: getattr(self, name) for name in names}
-        return json.dumps({**head, "rows": rows}, ensure_ascii=False, indent=1)
+        """JSON that ``from_json`` reads back; cells hold only the fields that are set."""
+        held = asdict(self)
+        for row in held["rows"]:
+            row["cells"] = [
+                {name: value for name, value in cell.items() if value not in (None, "")}
+                for cell in row["cells"]
+            ]
+        return json.dumps(held, ensure_ascii=False, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Table:
+        """The table that ``to_json`` wrote."""
+        try:
+            held = json.loads(text)
+            held |= {name: tuple(held[name]) for name in ("columns", "notes", "lower_is_better")}
+            rows = [row | {"cells": tuple(Cell(**cell) for cell in row["cells"])} for row in held.pop("rows")]
+            return cls(rows=tuple(Row(**row) for row in rows), **held)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ConfigError(f"This is not a table written as JSON by this library: {error}.") from error
 
 
-def _set_fields(cell: Cell) -> dict[str, Any]:
-    pairs = ((field.name, getattr(cell, field.name)) for field in fields(cell))
-    return {name: value for name, value in pairs if value not in (None, "")}
+@dataclass(frozen=True)
+class GridCell:
+    """A number as text, what follows it in brackets, whether it is the best, its footnote."""
+
+    number: str = ""
+    aside: str = ""
+    best: bool = False
+    footnote: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table laid out: columns with the sources shown for each, rows of cells in groups, footnotes by letter."""
+
+    heads: tuple[tuple[str, tuple[Source, ...]], ...]
+    #: whether the sources need to be told apart, in a second line of the heads
+    split: bool
+    groups: tuple[tuple[str, tuple[tuple[str, tuple[GridCell, ...]], ...]], ...]
+    remarks: tuple[tuple[str, str], ...]  # (letter or "", text)
+
+    @property
+    def width(self) -> int:
+        """Number of cells in a row."""
+        return sum(len(sources) for _, sources in self.heads)
+
+
+def lay_out(table: Table) -> Grid:
+    """The grid of a table: a column splits in two where both the paper and we have numbers."""
+    cells = [cell for row in table.rows for cell in row.cells]
+    sources = [_sources([row.cells[column] for row in table.rows]) for column in range(len(table.columns))]
+    used = {source for column in sources for source in column}
+    letters: dict[str, str] = {}  # of the distinct notes of cells, in order of appearance
+    for cell in cells:
+        if cell.note:
+            letters.setdefault(cell.note, _letter(len(letters)))
+    best = _best(table)
+
+    def line(index: int) -> tuple[str, tuple[GridCell, ...]]:
+        row = table.rows[index]
+        return row.name, tuple(
+            _grid_cell(cell, source, (index, column) in best, table.digits, letter)
+            for column, cell in enumerate(row.cells)
+            for source in sources[column]
+            for letter in [letters.get(cell.note, "") if source == sources[column][-1] else ""]
+        )
+
+    groups = tuple((name, tuple(map(line, members))) for name, members in _groups(table))
+    remarks = [(letter, note) for note, letter in letters.items()]
+    if used == {"paper"}:
+        remarks.append(("", "All numbers are the paper's."))
+    elif any(cell.difference is not None for cell in cells):
+        interval = ", then the interval of ours" if any(cell.low is not None for cell in cells) else ""
+        remarks.append(("", f"In brackets: ours minus the paper's{interval}."))
+    heads = tuple(zip(table.columns, sources, strict=True))
+    return Grid(heads, len(used) > 1, groups, (*remarks, *(("", note) for note in table.notes)))
+
+
+def heading(table: Table) -> str:
+    """The title with its unit."""
+    return f"{table.title}, {table.unit}" if table.unit else table.title
+
+
+def _sources(cells: list[Cell]) -> tuple[Source, ...]:
+    paper = any(cell.paper is not None for cell in cells)
+    ours = any(cell.ours is not None for cell in cells)
+    return ("paper", "ours") if paper and ours else ("paper",) if paper else ("ours",)
+
+
+def _groups(table: Table) -> list[tuple[str, list[int]]]:
+    """Neighbouring rows of one group: its name and their positions."""
+    positions = groupby(range(len(table.rows)), key=lambda index: table.rows[index].group)
+    return [(name, list(members)) for name, members in positions]
+
+
+def _best(table: Table) -> set[tuple[int, int]]:
+    """Where our best number stands, among at least two that are compared."""
+    compared: dict[tuple[int, int], dict[tuple[int, int], float]] = defaultdict(dict)
+    for number, (_, members) in enumerate(_groups(table)):
+        for row, column in product(members, range(len(table.columns))):
+            ours = table.rows[row].cells[column].ours
+            if ours is not None and table.best:
+                among = (row, -1) if table.best == "row" else (number, column)
+                compared[among][row, column] = round(ours, table.digits)
+    found: set[tuple[int, int]] = set()
+    for (_, column), printed in compared.items():
+        lower = column >= 0 and table.columns[column] in table.lower_is_better
+        best = (min if lower else max)(printed.values())
+        if len(printed) > 1:
+            found |= {place for place, number in printed.items() if number == best}
+    return found
+
+
+def _grid_cell(cell: Cell, source: Source, best: bool, digits: int, letter: str = "") -> GridCell:
+    """One number of a cell; behind ours, the difference between the printed numbers, and the interval."""
+    value = cell.ours if source == "ours" else cell.paper
+    if value is None:
+        return GridCell(footnote=letter)
+    aside = []
+    if source == "ours" and cell.paper is not None:
+        difference = round(round(value, digits) - round(cell.paper, digits), digits)
+        aside.append(_number(difference, digits, "+" if difference else ""))
+    if source == "ours" and cell.low is not None and cell.high is not None:
+        fewer = max(digits - 1, 0)
+        aside.append(f"{_number(cell.low, fewer)} to {_number(cell.high, fewer)}")
+    return GridCell(_number(value, digits), ", ".join(aside), best and source == "ours", letter)
+
+
+def _number(value: float, digits: int, sign: str = "") -> str:
+    return f"{value:{sign}.{digits}f}".replace("-", "−")
+
+
+def _letter(index: int) -> str:
+    """a, b, … z, aa, ab, …"""
+    before, last = divmod(index, 26)
+    return (_letter(before - 1) if before else "") + chr(ord("a") + last)

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from mltta.errors import ConfigError
 from mltta.tables.cells import Table
-from mltta.tables.render import render
+from mltta.tables.render import html_notes, render
 
 _CSS = Path(__file__).parents[1] / "assets" / "report" / "style.css"
 # The browser itself refuses whatever a figure might try to load.
@@ -71,10 +71,7 @@ def _section(number: int, section: Section) -> str:
     parts += [f"<p>{html.escape(text)}</p>" for text in section.paragraphs]
     parts += [render(table, "html").strip() for table in section.tables]
     parts += [_plot(figure) for figure in section.figures]
-    if section.notes:
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in section.notes)
-        parts.append(f'<ul class="notes">{notes}</ul>')
-    return "\n".join([*parts, "</section>"])
+    return "\n".join([*parts, *html_notes([("", note) for note in section.notes]), "</section>"])
 
 
 def _plot(figure: Plot) -> str:

@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import fill
 from typing import Any
 
 from matplotlib.artist import Artist
@@ -14,35 +15,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from PIL import Image, ImageOps
 
 from mltta.errors import ConfigError
-from mltta.tables.svg import MARKERS, PALETTE, colours, drawing, to_svg, wrapped
+from mltta.tables.svg import MARKERS, PALETTE, colours, drawing, to_svg
 
 Numbers = Sequence[float | None]
 
 _WIDTH = 7.0  # inches; a page scales it down where it has less room
 _TRUE, _OTHER = "#0072B2", "#A6A6A6"
+_BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7}
 
 
 def lines(title: str, x: Sequence[float], series: Mapping[str, Numbers], xlabel: str, ylabel: str) -> str:
     """Curves over x, whose values are powers of two, one per method; None is a gap."""
-    _same_lengths(title, series, x, "x")
+    _same_lengths(title, series, len(x), "x")
     with _chart(title, 4.0, xlabel, ylabel, series) as (axes, colour, made):
         for index, (name, values) in enumerate(series.items()):
             style: dict[str, Any] = {"color": colour[name], "marker": MARKERS[index % len(MARKERS)]}
             axes.plot(x, _numbers(values), label=name, markersize=5, linewidth=1.8, **style)
         axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_locator(FixedLocator(list(x)))
+        axes.set_xticks(list(x), [f"{value:g}" for value in x])
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     return made[0]
 
 
 def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Numbers], ylabel: str) -> str:
     """Bars side by side in each group, such as the gain over CLIP by number of labels."""
-    _same_lengths(title, series, groups, "groups")
+    _same_lengths(title, series, len(groups), "groups")
     width = 0.8 / max(len(series), 1)
     letters = max(5, int(72 / max(len(groups), 1)))  # that fit below a group
     with _chart(title, 4.0, "", ylabel, series) as (axes, colour, made):
@@ -54,7 +55,7 @@ def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Number
                 texts = ["" if value is None else f"{value:.1f}".replace("-", "−") for value in values]
                 axes.bar_label(bars, texts, fontsize=7, padding=1)
         axes.axhline(0, color=axes.spines["bottom"].get_edgecolor(), linewidth=0.8)
-        axes.set_xticks(range(len(groups)), [wrapped(group, letters) for group in groups])
+        axes.set_xticks(range(len(groups)), [fill(group, letters) for group in groups])
         axes.tick_params(axis="x", length=0)
         axes.grid(visible=False, axis="x")
         axes.margins(y=0.08)
@@ -72,12 +73,8 @@ def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, y
         for name, (x, y) in points.items():
             on = name in front
             axes.plot([x], [y], "o", color=_TRUE if on else _OTHER, markersize=6 if on else 4.5, zorder=3)
-            style: dict[str, Any] = {
-                "fontsize": 6.5,
-                "fontweight": "bold" if on else "normal",
-                "va": "center",
-            }
-            axes.annotate(_short(name, 40), (x, apart[name]), (5, 0), textcoords="offset points", **style)
+            style = {**_BESIDE, "fontsize": 6.5, "fontweight": "bold" if on else "normal"}
+            axes.annotate(_short(name, 40), (x, apart[name]), (5, 0), **style)
         steps = [points[name] for name in front]
         axes.step([x for x, _ in steps], [y for _, y in steps], where="post", color=_TRUE, linewidth=1.2)
         axes.set_xscale("log", base=2)
@@ -90,7 +87,7 @@ def per_class(
     title: str, labels: Sequence[str], series: Mapping[str, Numbers], xlabel: str = "average precision"
 ) -> str:
     """One line per label with a dot per series, best label of the first series on top; grows with the labels."""
-    _same_lengths(title, series, labels, "labels")
+    _same_lengths(title, series, len(labels), "labels")
     first = next(iter(series.values()), ())
     keys = [-math.inf if value is None else value for value in first] or [0.0] * len(labels)
     order = sorted(range(len(labels)), key=lambda index: (keys[index], labels[index]))
@@ -123,7 +120,7 @@ def label_logits(
 
     The first method is the one the others start from: their panels mark where its bar ended, and write the change.
     """
-    _same_lengths(title, scores, labels, "labels")
+    _same_lengths(title, scores, len(labels), "labels")
     if not scores or not labels:
         raise ConfigError(f"The figure {title!r} needs at least one method and one label.")
     start = next(iter(scores.values()))
@@ -140,21 +137,17 @@ def label_logits(
         limits = _limits([values[index] for values in scores.values() for index in shown])
         for position, (axes, (name, values)) in enumerate(zip(bars, scores.items(), strict=True)):
             _panel(axes, [values[i] for i in shown], [labels[i] in truth for i in shown], limits)
+            names = ["" if position else _short(labels[i], 22) for i in shown]
+            axes.set_yticks(range(len(shown)), names, fontsize=8)
+            for text, index in zip(axes.get_yticklabels(), shown, strict=True):
+                text.set_fontweight("bold" if labels[index] in truth else "normal")
             if position:
                 _changes(axes, [values[i] for i in shown], [start[i] for i in shown])
-                axes.set_yticks(range(len(shown)), [""] * len(shown))
-            else:
-                names = [_short(labels[i], 22) for i in shown]
-                axes.set_yticks(range(len(shown)), names, fontsize=8)
-                for text, index in zip(axes.get_yticklabels(), shown, strict=True):
-                    text.set_fontweight("bold" if labels[index] in truth else "normal")
-            axes.set_title(wrapped(name, 22))
+            axes.set_title(fill(name, 22))
             axes.set_xlabel(xlabel)
-        figure.suptitle(wrapped(title, 30 * (len(scores) + 1)))
-        keys: list[Artist] = [
-            Patch(color=_TRUE, label="true label"),
-            Patch(color=_OTHER, label="other label"),
-        ]
+        figure.suptitle(fill(title, 30 * (len(scores) + 1)))
+        keys: list[Artist] = [Patch(color=_TRUE, label="true label")]
+        keys.append(Patch(color=_OTHER, label="other label"))
         if len(scores) > 1:
             ink, was = bars[0].spines["bottom"].get_edgecolor(), f"{next(iter(scores))} was here"
             keys.append(Line2D([], [], color=ink, marker="|", markersize=9, linestyle="", label=was))
@@ -180,8 +173,7 @@ def _changes(axes: Axes, values: Sequence[float], before: Sequence[float]) -> No
     for row, (value, old) in enumerate(zip(values, before, strict=True)):
         axes.plot([old, old], [row - 0.36, row + 0.36], color=ink, linewidth=1.3)
         change = f"{value - old:+.2f}".replace("-", "−")
-        beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7}
-        axes.annotate(change, (max(value, old), row), (3, 0), **beside)
+        axes.annotate(change, (max(value, old), row), (3, 0), **_BESIDE)
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
@@ -229,9 +221,9 @@ def _chart(
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         axes = figure.subplots()
         yield axes, colours(list(series or ())), made
-        axes.set_title(wrapped(title))
-        axes.set_xlabel(wrapped(xlabel))
-        axes.set_ylabel(wrapped(ylabel, 40))
+        axes.set_title(fill(title, 76))
+        axes.set_xlabel(fill(xlabel, 76))
+        axes.set_ylabel(fill(ylabel, 40))
         handles, names = axes.get_legend_handles_labels()
         if len(series or ()) > 1:
             columns = max(1, min(len(names), 70 // (max(map(len, names)) + 8)))
@@ -247,11 +239,7 @@ def _short(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def _same_lengths(
-    title: str, series: Mapping[str, Sequence[object]], against: Sequence[object], what: str
-) -> None:
+def _same_lengths(title: str, series: Mapping[str, Sequence[object]], count: int, what: str) -> None:
     for name, values in series.items():
-        if len(values) != len(against):
-            raise ConfigError(
-                f"{name!r} of figure {title!r} has {len(values)} values for {len(against)} {what}."
-            )
+        if len(values) != count:
+            raise ConfigError(f"{name!r} of figure {title!r} has {len(values)} values for {count} {what}.")

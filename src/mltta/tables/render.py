@@ -6,19 +6,17 @@ import csv
 import html
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from rich.cells import cell_len
 
 from mltta.errors import ConfigError
-from mltta.tables.cells import Cell, Row, Table
-from mltta.tables.grid import Grid, GridCell, heading, lay_out
+from mltta.tables.cells import Cell, Grid, GridCell, Row, Table, heading, lay_out
 
 __all__ = ["FORMATS", "Cell", "Format", "Row", "Table", "render"]
 
 Format = Literal["markdown", "csv", "json", "latex", "html", "text"]
-
 
 #: how the best number, what is in brackets and the letter of a footnote are set
 _MD = ("**{}**", " ({})", "<sup>{}</sup>")
@@ -51,10 +49,6 @@ def _csv(table: Table) -> str:
     return out.getvalue()
 
 
-def _json(table: Table) -> str:
-    return table.to_json() + "\n"
-
-
 def _markdown(table: Table) -> str:
     grid = lay_out(table)
     names = [_md(" ".join(name)) for name in _flat_heads(grid)]
@@ -79,21 +73,16 @@ def _md(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|~]|&(?=#?\w+;))", r"\\\1", " ".join(text.split()))
 
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "−": "$-$",
-    "±": r"$\pm$",
-    **{char: "\\" + char for char in "&%$#_{}"},
-}
+_NAMES = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater", "|": "bar"}
+_LATEX = str.maketrans(
+    {char: rf"\text{name}{{}}" for char, name in _NAMES.items()}
+    | {char: "\\" + char for char in "&%$#_{}"}
+    | {"−": "$-$", "±": r"$\pm$"}
+)
 
 
 def _tex(text: str) -> str:
-    return "".join(_LATEX.get(char, char) for char in " ".join(text.split()))
+    return " ".join(text.split()).translate(_LATEX)
 
 
 def _said(cell: GridCell, best: str, aside: str, footnote: str, escape: Callable[[str], str] = str) -> str:
@@ -124,14 +113,12 @@ def _latex(table: Table) -> str:
 
 def _latex_heads(grid: Grid) -> list[str]:
     if not grid.split:
-        return [" & ".join(["", *(_tex(head.name) for head in grid.heads)]) + r" \\"]
-    names, rules, sources, column = [""], "", [""], 2
-    for head in grid.heads:
-        span = len(head.sources)
-        names.append(rf"\multicolumn{{{span}}}{{c}}{{{_tex(head.name)}}}")
-        rules += rf"\cmidrule(lr){{{column}-{column + span - 1}}}"
-        sources += head.sources
-        column += span
+        return [" & ".join(["", *(_tex(name) for name, _ in grid.heads)]) + r" \\"]
+    names, rules, sources = [""], "", [""]
+    for name, shown in grid.heads:
+        names.append(rf"\multicolumn{{{len(shown)}}}{{c}}{{{_tex(name)}}}")
+        rules += rf"\cmidrule(lr){{{len(sources) + 1}-{len(sources) + len(shown)}}}"
+        sources += shown
     return [" & ".join(names) + r" \\", rules, " & ".join(sources) + r" \\"]
 
 
@@ -143,32 +130,32 @@ def _html(table: Table) -> str:
     for group, rows in grid.groups:
         lines.append("<tbody>")
         if group:
-            title = f'<th class="group" colspan="{grid.width + 1}" scope="rowgroup">{html.escape(group)}</th>'
-            lines.append(f"<tr>{title}</tr>")
+            head = f'<th class="group" colspan="{grid.width + 1}" scope="rowgroup">'
+            lines.append(f"<tr>{head}{html.escape(group)}</th></tr>")
         for name, row in rows:
             numbers = "".join(f"<td>{_said(cell, *_HTML)}</td>" for cell in row)
             lines.append(f'<tr><th scope="row">{html.escape(name)}</th>{numbers}</tr>')
         lines.append("</tbody>")
     lines.append("</table></div>")
-    if grid.remarks:
-        notes = (
-            f"<li>{f'<sup>{letter}</sup> ' if letter else ''}{html.escape(text)}</li>"
-            for letter, text in grid.remarks
-        )
-        lines.append(f'<ul class="notes">{"".join(notes)}</ul>')
-    return "\n".join([*lines, "</figure>"]) + "\n"
+    return "\n".join([*lines, *html_notes(grid.remarks), "</figure>"]) + "\n"
+
+
+def html_notes(remarks: Sequence[tuple[str, str]]) -> list[str]:
+    """A list of remarks, each behind its letter if it has one; nothing where there are none."""
+    notes = (f"<li>{f'<sup>{mark}</sup> ' if mark else ''}{html.escape(text)}</li>" for mark, text in remarks)
+    return [f'<ul class="notes">{"".join(notes)}</ul>'] if remarks else []
 
 
 def _html_heads(grid: Grid) -> list[str]:
     if not grid.split:
-        names = "".join(f'<th scope="col">{html.escape(head.name)}</th>' for head in grid.heads)
+        names = "".join(f'<th scope="col">{html.escape(name)}</th>' for name, _ in grid.heads)
         return [f"<tr><td></td>{names}</tr>"]
     names = "".join(
-        f'<th colspan="{len(head.sources)}" scope="colgroup">{html.escape(head.name)}</th>'
-        for head in grid.heads
+        f'<th colspan="{len(sources)}" scope="colgroup">{html.escape(name)}</th>'
+        for name, sources in grid.heads
     )
-    sources = "".join(f'<th scope="col">{source}</th>' for head in grid.heads for source in head.sources)
-    return [f'<tr><td rowspan="2"></td>{names}</tr>', f"<tr>{sources}</tr>"]
+    shown = "".join(f'<th scope="col">{source}</th>' for _, sources in grid.heads for source in sources)
+    return [f'<tr><td rowspan="2"></td>{names}</tr>', f"<tr>{shown}</tr>"]
 
 
 def _text(table: Table) -> str:
@@ -205,15 +192,13 @@ def _aligned(line: list[str], widths: list[int]) -> str:
 
 def _flat_heads(grid: Grid) -> list[list[str]]:
     """One entry a place: [column] or, where sources are told apart, [column, source]."""
-    return [
-        [head.name, source] if head.named else [head.name] for head in grid.heads for source in head.sources
-    ]
+    return [[name, source] if grid.split else [name] for name, sources in grid.heads for source in sources]
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {
     "markdown": _markdown,
     "csv": _csv,
-    "json": _json,
+    "json": lambda table: table.to_json() + "\n",
     "latex": _latex,
     "html": _html,
     "text": _text,

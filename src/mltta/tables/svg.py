@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from textwrap import fill
 from typing import Any
 
 import matplotlib
@@ -19,16 +18,7 @@ from matplotlib.figure import Figure
 #: Colours that stay apart for colour-blind eyes and on light and dark pages (after Okabe and Ito).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
 #: The same method has the same colour in every figure.
-KNOWN = {
-    "clip": "#7F7F7F",
-    "ml-tta": "#0072B2",
-    "tpt": "#D55E00",
-    "rlcf": "#CC79A7",
-    "difftpt": "#E69F00",
-    "tda": "#009E73",
-    "dmn": "#56B4E9",
-    "dart": "#8C6BB1",
-}
+KNOWN = dict(zip(("ml-tta", "tpt", "tda", "rlcf", "difftpt", "dmn", "dart", "clip"), PALETTE, strict=True))
 MARKERS = "os^DvP<"  # one fewer than colours, so that pairs do not repeat early
 
 _INK = "#010203"  # stands for the page's text colour until the SVG is finished
@@ -36,20 +26,14 @@ _STYLE: dict[Any, Any] = {
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica", "sans-serif"],
     "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "figure.titlesize": 10,
-    "figure.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
+    **dict.fromkeys(("axes.titlesize", "figure.titlesize"), 10),
+    **dict.fromkeys(("axes.titleweight", "figure.titleweight"), "bold"),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
+    **dict.fromkeys(("axes.grid", "axes.axisbelow"), True),
     "grid.color": "#888888",
     "grid.alpha": 0.3,
     "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
+    **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
     "svg.fonttype": "none",  # letters stay letters: small files, text to select, the reader's own scripts
     "text.parse_math": False,  # a label may hold a dollar sign
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
@@ -61,11 +45,9 @@ _lock = threading.Lock()
 @contextmanager
 def drawing() -> Iterator[None]:
     """Our style alone, whatever the user's own is; theirs is back afterwards."""
-    defaults: dict[Any, Any] = {
-        name: value
-        for name, value in matplotlib.rcParamsDefault.items()
-        if not name.startswith(("backend", "date.", "interactive", "toolbar", "webagg", "timezone"))
-    }
+    own = ("backend", "date.", "interactive", "toolbar", "webagg", "timezone")
+    found = matplotlib.rcParamsDefault.items()
+    defaults: dict[Any, Any] = {name: value for name, value in found if not name.startswith(own)}
     with _lock, matplotlib.rc_context({**defaults, **_STYLE}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's browser has the font
         yield
@@ -77,11 +59,6 @@ def colours(names: list[str]) -> dict[str, str]:
     free = [colour for colour in PALETTE if colour not in known.values()] or list(PALETTE)
     others = [name for name in names if name not in known]
     return known | {name: free[index % len(free)] for index, name in enumerate(others)}
-
-
-def wrapped(text: str, width: int = 76) -> str:
-    """Text in lines short enough to stay inside the figure."""
-    return fill(text, width)
 
 
 def to_svg(figure: Figure, title: str, extra: str = "") -> str:

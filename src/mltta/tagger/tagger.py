@@ -14,8 +14,8 @@ import numpy as np
 from mltta.captions.store import CaptionBase
 from mltta.decision import Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
-from mltta.images.find import find_images
-from mltta.images.remote import fetch, is_url
+from mltta.images.find import find_images, is_url
+from mltta.images.remote import fetch
 from mltta.labels import LabelSet
 from mltta.methods.base import Method
 from mltta.methods.registry import method_class

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from mltta.captions.generate.asking import Answer, ComposerEngine, Request
 from mltta.captions.generate.build import generate_captions
-from mltta.captions.generate.sampling import Cooccurrence
+from mltta.captions.generate.sampling import Answer, ComposerEngine, Cooccurrence, Request
 from mltta.captions.nouns import NounFilter
 from mltta.captions.read import read_texts
 from mltta.captions.store import CaptionBase

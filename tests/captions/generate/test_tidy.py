@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mltta.captions.generate.tidy import rejection, tidy
+from mltta.captions.generate.build import rejection, tidy
 from mltta.captions.nouns import NounFilter
 from mltta.labels import LabelSet
 

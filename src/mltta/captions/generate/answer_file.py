@@ -38,8 +38,9 @@ class Sentence:
     @property
     def line(self) -> bytes:
         """Its line in the file."""
+        why = {} if self.kept else {"why": self.why}
         held = {"n": self.n, "keywords": self.keywords, "caption": self.caption, "kept": self.kept}
-        return _line({**held, **({} if self.kept else {"why": self.why}), "tokens": self.tokens})
+        return _line({**held, **why, "tokens": self.tokens})
 
 
 class AnswerFile:
@@ -82,8 +83,7 @@ class AnswerFile:
     def _check(self, header: Mapping[str, Any]) -> None:
         """Refuse to mix answers to different questions."""
         for name in {**header, **self._header}:
-            was, now = header.get(name), self._header.get(name)
-            if was != now:
+            if (was := header.get(name)) != (now := self._header.get(name)):
                 values = "" if name == "labels" else f" ({was!r}, now {now!r})"
                 raise CaptionError(
                     f"{self.path} was begun with another {name}{values}. Give the same options to resume it, "
@@ -137,16 +137,14 @@ def _read(lines: Iterable[bytes], path: Path) -> tuple[dict[str, Any], dict[int,
                 header = dict(json.loads(line))
                 if header["format"] != FORMAT or not line.endswith(b"\n"):
                     raise ValueError
-            elif line.endswith(b"\n"):
+            elif not line.endswith(b"\n"):
+                break
+            else:
                 held = json.loads(line)
                 why = "" if held["kept"] else str(held["why"])
                 prompt, answer = map(int, held["tokens"])
-                entry = Sentence(
-                    int(held["n"]), tuple(held["keywords"]), str(held["caption"]), why, (prompt, answer)
-                )
-                entries.setdefault(entry.n, entry)
-            else:
-                break
+                said = tuple(held["keywords"]), str(held["caption"]), why, (prompt, answer)
+                entries.setdefault(int(held["n"]), Sentence(int(held["n"]), *said))
         except UNREADABLE as error:
             if number == 1:
                 raise CaptionError(f"{path} is not a file that `mltta captions generate` wrote") from error

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from mltta.captions.generate.asking import Answer, Request
+from mltta.captions.generate.sampling import Answer, Request
 from mltta.errors import EngineError
 
 log = logging.getLogger("mltta")
@@ -145,19 +145,15 @@ class OpenAIEngine:
                     self._refused.update(trouble.refuses)
                     continue
                 tries += 1
-                wait = self._wait(tries, trouble)
+                wait = trouble.wait
+                if wait is None:  # what the endpoint asks for, or a doubling pause, shortened at random
+                    wait = min(LONGEST_BACKOFF, self.pause * 2.0 ** (tries - 1)) * random.uniform(0.5, 1.0)
+                    if not self._warned and trouble.passing and self.retries:
+                        self._warned = True
+                        log.warning("%s: %s; trying again, up to %d times", self.url, trouble, self.retries)
                 if not trouble.passing or tries > self.retries or wait > LONGEST_WAIT or stop.wait(wait):
                     times = "" if tries == 1 else f" {tries} times in a row, at last"
                     raise EngineError(f"{self.url} failed{times}: {trouble}") from trouble
-
-    def _wait(self, tries: int, trouble: Trouble) -> float:
-        """Seconds to the next try: what the endpoint asks for, or a doubling pause, shortened at random."""
-        if trouble.wait is not None:
-            return trouble.wait
-        if not self._warned and trouble.passing and self.retries:
-            self._warned = True
-            log.warning("%s: %s; trying again, up to %d times", self.url, trouble, self.retries)
-        return min(LONGEST_BACKOFF, self.pause * 2.0 ** (tries - 1)) * random.uniform(0.5, 1.0)
 
     def _post(self, body: bytes) -> bytes:
         """Send one request; every failure becomes Trouble."""
@@ -218,12 +214,10 @@ def complaint(error: urllib.error.HTTPError) -> str:
 
 def wait_asked_for(header: str | None) -> float | None:
     """Seconds from a Retry-After header: a number, or a date."""
-    if header is None:
-        return None
-    with contextlib.suppress(ValueError):
-        return max(0.0, float(header))
     with contextlib.suppress(ValueError, TypeError):
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+        return max(0.0, float(header or ""))
+    with contextlib.suppress(ValueError, TypeError):
+        return max(0.0, parsedate_to_datetime(header or "").timestamp() - time.time())
     return None
 
 

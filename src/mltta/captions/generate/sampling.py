@@ -1,4 +1,5 @@
-"""Which labels a caption is asked to mention: at random, as in the paper, or as they occur together in photos."""
+"""What is asked of whom: which labels a caption is to mention, at random as in the paper or as they occur together in
+photos, the interface of an engine that answers, and the engine that needs no model."""
 
 from __future__ import annotations
 
@@ -8,14 +9,15 @@ import hashlib
 import json
 import logging
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mltta.captions.generate.asking import Request
+from mltta.captions.compose import Composer
 from mltta.data.dataset import Dataset
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
@@ -29,6 +31,26 @@ PROMPT = (
     "and include keywords: {}"
 )
 MOST_LABELS = 5
+
+
+@dataclass(frozen=True)
+class Request:
+    """One sentence asked for; everything in it follows from the run's seed and its number."""
+
+    n: int
+    keywords: tuple[str, ...]
+    prompt: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to request n, unchanged, and the tokens it took."""
+
+    n: int
+    text: str
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
 
 
 class Cooccurrence:
@@ -49,12 +71,10 @@ class Cooccurrence:
         if not np.isfinite(counts).all() or (counts < 0).any() or not counts.any():
             raise ConfigError("co-occurrence counts must be numbers from 0, and for these labels not all 0")
         self.labels, self.counts = labels, counts
-        diagonal = counts.diagonal()
-        self.own = np.where(diagonal > 0, diagonal, counts.sum(axis=1))
+        self.own = np.where(counts.diagonal() > 0, counts.diagonal(), counts.sum(axis=1))
         together = counts * (1 - np.eye(len(labels)))
         self.given = together / np.where(self.own > 0, self.own, 1)[:, None]  # [c, l]: share of c's with l
-        unseen = [name for name, own in zip(labels.names, self.own, strict=True) if own == 0]
-        if unseen:
+        if unseen := [name for name, own in zip(labels.names, self.own, strict=True) if own == 0]:
             log.warning("never asked for, because the counts have none of them: %s", ", ".join(unseen))
 
     @classmethod
@@ -107,11 +127,6 @@ class Cooccurrence:
         held = {"labels": list(self.labels.names), "counts": self.counts.tolist()}
         atomic.write(Path(path), (json.dumps(held) + "\n").encode())
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the counts."""
-        return hashlib.blake2b(self.counts.tobytes(), digest_size=8).hexdigest()
-
     def draw(self, size: int, rng: random.Random) -> list[int]:
         """Draw labels: the first by its frequency, each next by its mean frequency beside those drawn.
 
@@ -135,7 +150,10 @@ class Sampler:
     @property
     def identity(self) -> dict[str, Any]:
         """What requests depend on, besides the labels."""
-        drawn = "uniform" if self._cooccurrence is None else f"co-occurrence {self._cooccurrence.fingerprint}"
+        drawn = "uniform"
+        if self._cooccurrence is not None:
+            counts = self._cooccurrence.counts.tobytes()
+            drawn = f"co-occurrence {hashlib.blake2b(counts, digest_size=8).hexdigest()}"
         return {"seed": self._seed, "prompt": PROMPT, "sampling": drawn}
 
     def __call__(self, n: int) -> Request:
@@ -143,10 +161,8 @@ class Sampler:
         key = hashlib.blake2b(f"{self._seed}\0{n}".encode(), digest_size=16).digest()
         rng = random.Random(int.from_bytes(key, "big"))
         size = rng.randint(1, min(MOST_LABELS, len(self._texts)))
-        if self._cooccurrence is None:
-            drawn = rng.sample(range(len(self._texts)), size)
-        else:
-            drawn = self._cooccurrence.draw(size, rng)
+        together = self._cooccurrence
+        drawn = together.draw(size, rng) if together else rng.sample(range(len(self._texts)), size)
         keywords = tuple(self._texts[i] for i in drawn)
         return Request(n, keywords, PROMPT.format(", ".join(keywords)), rng.getrandbits(31))
 
@@ -163,3 +179,28 @@ def _matched(labels: LabelSet, names: list[str], counts: NDArray[np.float64]) ->
     at = list(places.values())
     matched[np.ix_(at, at)] = counts[np.ix_(list(places), list(places))]
     return matched
+
+
+class CaptionEngine(Protocol):
+    """Answers requests."""
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What the answers depend on; a run is not resumed by an engine with another identity."""
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
+        """Give one answer per request, in any order."""
+
+
+class ComposerEngine:
+    """Composes a plain sentence of the keywords, at most four of them, by template."""
+
+    identity: Mapping[str, Any] = {"engine": "composer", "model": None}
+
+    def __init__(self, labels: LabelSet) -> None:
+        self._compose = Composer(labels)
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
+        """Write the sentences in order."""
+        for request in requests:
+            yield Answer(request.n, self._compose(request.keywords, random.Random(request.seed)))

@@ -6,7 +6,7 @@ import hashlib
 import struct
 from collections.abc import Iterator, Sequence
 
-HEAD = b"Photoshop 3.0\0"
+PHOTOSHOP = b"Photoshop 3.0\0"
 #: the resources that hold IPTC, and its checksum
 _IPTC, _DIGEST = 0x0404, 0x0425
 _KEYWORD, _CHARSET, _UTF8 = (2, 25), (1, 90), b"\x1b%G"
@@ -19,7 +19,7 @@ class Resources:
 
     def __init__(self, content: bytes | None):
         """Args:
-        content: what stands behind ``HEAD``; None where there is none. ValueError: it cannot be read.
+        content: what stands behind ``PHOTOSHOP``; None where there is none. ValueError: it cannot be read.
         """
         self._blocks = list(_blocks(content or b""))
         iptc = next((data for number, _, data in self._blocks if number == _IPTC), b"")
@@ -61,7 +61,7 @@ class Resources:
         self._sets = sorted(kept, key=lambda own: (own[0][0], own[0][1] != 0))
 
     def content(self) -> bytes | None:
-        """The bytes behind ``HEAD``; None where nothing is left."""
+        """The bytes behind ``PHOTOSHOP``; None where nothing is left."""
         iptc = b"".join(_dataset(key, data) for key, data in self._sets)
         new = {_IPTC: iptc, _DIGEST: hashlib.md5(iptc, usedforsecurity=False).digest()}
         blocks = [(number, name, new.get(number, data)) for number, name, data in self._blocks]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mltta.output.keywords.iptc import HEAD as PHOTOSHOP
+from mltta.output.keywords.iptc import PHOTOSHOP
 
 XMP = b"http://ns.adobe.com/xap/1.0/\0"
 _APP0, _APP1, _APP2, _APP13, _SOS = 0xE0, 0xE1, 0xE2, 0xED, 0xDA
+_MARKERS = {XMP: _APP1, PHOTOSHOP: _APP13}
 _MOST = 65_533
 
 
@@ -43,20 +44,6 @@ class Jpeg:
         """Whether other pictures behind the first are found by how far they are from its start, as phones have them."""
         return any(marker == _APP2 and payload.startswith(b"MPF\0") for marker, payload in self.segments)
 
-    @property
-    def xmp(self) -> bytes | None:
-        return self._payload(_APP1, XMP)
-
-    @property
-    def photoshop(self) -> bytes | None:
-        return self._payload(_APP13, PHOTOSHOP)
-
-    def put_xmp(self, packet: bytes | None) -> None:
-        self._put(_APP1, XMP, packet)
-
-    def put_photoshop(self, resources: bytes | None) -> None:
-        self._put(_APP13, PHOTOSHOP, resources)
-
     def content(self) -> bytes:
         """The file again."""
         parts = [b"\xff\xd8"]
@@ -64,21 +51,20 @@ class Jpeg:
             parts.append(bytes([0xFF, marker]) + (len(payload) + 2).to_bytes(2, "big") + payload)
         return b"".join([*parts, self.rest])
 
-    def _payload(self, marker: int, head: bytes) -> bytes | None:
-        found = [own for kind, own in self.segments if kind == marker and own.startswith(head)]
+    def notes(self, head: bytes) -> bytes | None:
+        """What stands behind ``XMP`` or ``PHOTOSHOP``; None where there is none."""
+        found = [own for kind, own in self.segments if kind == _MARKERS[head] and own.startswith(head)]
         if len(found) > 1:
             raise ValueError("its notes are spread over several segments")
         return found[0][len(head) :] if found else None
 
-    def _put(self, marker: int, head: bytes, content: bytes | None) -> None:
-        """Replace a segment where it stands; a new one goes behind those that have to be first."""
+    def put(self, head: bytes, content: bytes | None) -> None:
+        """Replace notes where they stand; new ones go behind the segments that have to be first."""
         if content is not None and len(head) + len(content) > _MOST:
             raise ValueError("its notes are too long for one segment more")
-        new = [] if content is None else [(marker, head + content)]
-        for place, (kind, own) in enumerate(self.segments):
-            if kind == marker and own.startswith(head):
-                self.segments[place : place + 1] = new
-                return
-        kinds = (kind not in (_APP0, _APP1) for kind, _ in self.segments)
-        place = next((place for place, later in enumerate(kinds) if later), len(self.segments))
-        self.segments[place:place] = new
+        marker = _MARKERS[head]
+        places = range(len(self.segments))
+        old = [i for i in places if self.segments[i][0] == marker and self.segments[i][1].startswith(head)]
+        later = [i for i in places if self.segments[i][0] not in (_APP0, _APP1)]
+        at = (old or later or [len(self.segments)])[0]
+        self.segments[at : at + len(old)] = [] if content is None else [(marker, head + content)]

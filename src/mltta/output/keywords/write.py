@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mltta.errors import MlttaError
-from mltta.output.keywords.iptc import Resources
-from mltta.output.keywords.jpeg import Jpeg
+from mltta.output.keywords.iptc import PHOTOSHOP, Resources
+from mltta.output.keywords.jpeg import XMP, Jpeg
 from mltta.output.keywords.xmp import Packet, merged
 from mltta.storage import atomic
 
@@ -50,7 +50,7 @@ def embed(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
     content = _read(photo)
     try:
         jpeg = Jpeg.of(content)
-        packet, resources = Packet(jpeg.xmp, str(photo)), Resources(jpeg.photoshop)
+        packet, resources = Packet(jpeg.notes(XMP), str(photo)), Resources(jpeg.notes(PHOTOSHOP))
         had = packet.subjects, packet.ours(), resources.keywords
         packet.set(labels)
         short = [label for label in labels if resources.fits(label)]
@@ -63,8 +63,8 @@ def embed(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
             raise ValueError(
                 "it holds further pictures, which could no longer be found; use --keywords sidecar"
             )
-        jpeg.put_photoshop(resources.content())
-        jpeg.put_xmp(None if packet.empty else packet.packet())
+        jpeg.put(PHOTOSHOP, resources.content())
+        jpeg.put(XMP, None if packet.empty else packet.packet())
     except ValueError as error:
         raise MlttaError(f"{photo}: keywords cannot be embedded: {error}") from None
     if not dry:
@@ -81,7 +81,7 @@ def undo(photo: Path, dry: bool = False) -> list[str]:
         write_sidecar(photo, (), dry)
     if is_jpeg(photo):
         try:
-            packet = Packet(Jpeg.of(_read(photo)).xmp, str(photo))
+            packet = Packet(Jpeg.of(_read(photo)).notes(XMP), str(photo))
         except ValueError:
             return found  # no JPEG that we could have written to
         if packet.ours() or packet.ours("iptc"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from mltta.errors import MlttaError
-from mltta.storage.reading import is_plain
+from mltta.storage.reading import unwritable
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DC = "http://purl.org/dc/elements/1.1/"
@@ -17,7 +18,10 @@ OURS = "urn:mltta:keywords:1.0/"
 for _prefix, _uri in {"rdf": RDF, "dc": DC, "x": META, "mltta": OURS}.items():
     ET.register_namespace(_prefix, _uri)
 
-_LISTS = [f"{{{RDF}}}{name}" for name in ("Bag", "Seq")]
+_RDF, _DESCRIPTION, _ABOUT, _ITEM, *_LISTS = (
+    f"{{{RDF}}}{name}" for name in ("RDF", "Description", "about", "li", "Bag", "Seq")
+)
+_SUBJECT = f"{{{DC}}}subject"
 _HEAD = '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>\n'
 _TAIL = '\n<?xpacket end="w"?>'
 
@@ -31,12 +35,10 @@ class Packet:
         where: what it is called in errors.
         """
         self._where = where
+        self._root = ET.Element(f"{{{META}}}xmpmeta") if content is None else _parse(content, where)
         if content is None:
-            self._root = ET.Element(f"{{{META}}}xmpmeta")
-            ET.SubElement(self._root, f"{{{RDF}}}RDF")
-        else:
-            self._root = _parse(content, where)
-        found = self._root if self._root.tag == f"{{{RDF}}}RDF" else self._root.find(f"{{{RDF}}}RDF")
+            ET.SubElement(self._root, _RDF)
+        found = self._root if self._root.tag == _RDF else self._root.find(_RDF)
         if found is None:
             raise MlttaError(f"{where}: its XMP holds no RDF, so keywords cannot be added; mend or remove it")
         self._rdf = found
@@ -44,7 +46,7 @@ class Packet:
     @property
     def subjects(self) -> list[str]:
         """All keywords that it has."""
-        return self._items(f"{{{DC}}}subject")
+        return self._items(_SUBJECT)
 
     def ours(self, place: str = "subject") -> list[str]:
         """Those that we have added to a place."""
@@ -52,14 +54,12 @@ class Packet:
 
     def set(self, labels: Sequence[str]) -> None:
         """Have these labels as our keywords: new ones are added, those of an earlier time taken back."""
-        odd = next((label for label in labels if not is_plain(label)), None)
-        if odd is not None:
-            raise MlttaError(
-                f"{self._where}: the label {odd[:40]!r} contains control characters or invalid Unicode, so no keywords "
-                "were written"
-            )
+        for label in labels:
+            if why := unwritable(label):
+                said = f"{self._where}: the label {label[:40]!r} contains {why}, so no keywords were written"
+                raise MlttaError(said)
         kept, ours = merged(self.subjects, self.ours(), labels)
-        self._put(f"{{{DC}}}subject", kept)
+        self._put(_SUBJECT, kept)
         self.remember("subject", ours)
 
     def remember(self, place: str, ours: Sequence[str]) -> None:
@@ -68,7 +68,7 @@ class Packet:
     @property
     def empty(self) -> bool:
         """Whether nothing is left in it."""
-        return not any(len(one) or set(one.attrib) - {f"{{{RDF}}}about"} for one in self._rdf)
+        return not any(len(one) or set(one.attrib) - {_ABOUT} for one in self._rdf)
 
     def packet(self) -> bytes:
         """As it stands in a photo."""
@@ -81,16 +81,16 @@ class Packet:
 
     def _items(self, name: str) -> list[str]:
         found = [one.attrib[name] for one in self._rdf if name in one.attrib]
-        for own in self._rdf.findall(f"./{{{RDF}}}Description/{name}"):
-            found += [item.text or "" for item in own.iter(f"{{{RDF}}}li")]
+        for own in self._rdf.findall(f"./{_DESCRIPTION}/{name}"):
+            found += [item.text or "" for item in own.iter(_ITEM)]
         return [text.strip() for text in found if text.strip()]
 
     def _refuse_to_lose(self, name: str) -> None:
         """Refuse keywords in a form that rewriting would lose: only plain items of one list are kept."""
-        for own in self._rdf.findall(f"./{{{RDF}}}Description/{name}"):
+        for own in self._rdf.findall(f"./{_DESCRIPTION}/{name}"):
             lists = list(own)
             items = [item for held in lists for item in held]
-            plain = all(item.tag == f"{{{RDF}}}li" and not item.attrib and not len(item) for item in items)
+            plain = all(item.tag == _ITEM and not item.attrib and not len(item) for item in items)
             between = [own.text, *(one.tail for one in (*lists, *items)), *(held.text for held in lists)]
             bags = all(held.tag in _LISTS and not held.attrib for held in lists) and len(lists) < 2
             if not plain or not bags or own.attrib or any(text and text.strip() for text in between):
@@ -103,20 +103,20 @@ class Packet:
         if self._items(name) == list(values):
             return
         self._refuse_to_lose(name)
-        for one in self._rdf.findall(f"{{{RDF}}}Description"):
+        for one in self._rdf.findall(_DESCRIPTION):
             one.attrib.pop(name, None)
             for own in one.findall(name):
                 one.remove(own)
-        home = self._rdf.find(f"{{{RDF}}}Description")
+        home = self._rdf.find(_DESCRIPTION)
         if not values:
-            if home is not None and not len(home) and not set(home.attrib) - {f"{{{RDF}}}about"}:
+            if home is not None and not len(home) and not set(home.attrib) - {_ABOUT}:
                 self._rdf.remove(home)
             return
         if home is None:
-            home = ET.SubElement(self._rdf, f"{{{RDF}}}Description", {f"{{{RDF}}}about": ""})
+            home = ET.SubElement(self._rdf, _DESCRIPTION, {_ABOUT: ""})
         bag = ET.SubElement(ET.SubElement(home, name), f"{{{RDF}}}Bag")
         for value in values:
-            ET.SubElement(bag, f"{{{RDF}}}li").text = value
+            ET.SubElement(bag, _ITEM).text = value
 
 
 def merged(there: Sequence[str], ours: Sequence[str], labels: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -137,14 +137,10 @@ def _parse(content: bytes, where: str) -> ET.Element:
     if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
         raise MlttaError(f"{where}: its XMP declares entities, which XMP has no use for; mend or remove it")
     try:
-        for _, (prefix, uri) in _namespaces(text):
+        found: Any = ET.iterparse(io.BytesIO(text), events=("start-ns",))
+        for _, (prefix, uri) in found:
             if prefix and uri not in (RDF, DC, META, OURS) and not prefix.startswith("ns"):
                 ET.register_namespace(prefix, uri)
-        builder = ET.TreeBuilder(insert_comments=True)
-        return ET.fromstring(text, ET.XMLParser(target=builder))
+        return ET.fromstring(text, ET.XMLParser(target=ET.TreeBuilder(insert_comments=True)))
     except (ET.ParseError, ValueError, LookupError) as error:
         raise MlttaError(f"{where}: its XMP is damaged ({error}); mend or remove it") from None
-
-
-def _namespaces(text: bytes) -> Iterable[tuple[str, tuple[str, str]]]:
-    return ET.iterparse(io.BytesIO(text), events=("start-ns",))

@@ -13,7 +13,7 @@ from PIL import Image
 from mltta.errors import ConfigError
 from mltta.images.specs import ViewSpec
 from mltta.images.views import CLIP_MEAN, CLIP_STD, Preprocess, render_views
-from mltta.model.variations import generate_variations
+from mltta.methods.variations import generate_variations
 
 
 def photo(seed: int) -> Image.Image:

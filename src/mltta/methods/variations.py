@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from PIL.Image import Image
 from torch import Tensor
 
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.decode import load_image
 from mltta.images.views import CLIP_MEAN, CLIP_STD, generated_folder
-from mltta.model.device import pick_device
+from mltta.model.load import pick_device
 from mltta.storage import atomic
 
 log = logging.getLogger("mltta")
@@ -26,17 +25,9 @@ MODEL, REVISION = "lambdalabs/sd-image-variations-diffusers", "v2.0"
 SOURCE_SIZE = 224
 
 
-class VariationPipeline(Protocol):
-    """What diffusers' StableDiffusionImageVariationPipeline does: the answer's ``images`` are PIL images."""
-
-    def __call__(
-        self,
-        image: Tensor,
-        *,
-        guidance_scale: float,
-        num_images_per_prompt: int,
-        generator: list[torch.Generator],
-    ) -> Any: ...
+#: what diffusers' StableDiffusionImageVariationPipeline does: given an image (1, 3, 224, 224), ``guidance_scale``,
+#: ``num_images_per_prompt`` and ``generator``, a list, it answers with ``images`` of Pillow's kind
+VariationPipeline: TypeAlias = Callable[..., Any]
 
 
 def generate_variations(
@@ -90,7 +81,10 @@ def generate_variations(
                     num_images_per_prompt=len(part),
                     generator=[_generator(seed, name, j) for j in part],
                 )
-                _save(folder, part, answer.images)
+                folder.mkdir(parents=True, exist_ok=True)
+                for j, image in zip(part, answer.images, strict=True):  # a kill leaves no half of a file
+                    with atomic.replacing(_file(folder, j), durable=False) as half:
+                        image.convert("RGB").save(half, format="JPEG", quality=95)
             made += len(missing)
         if progress is not None:
             progress(name)
@@ -110,20 +104,11 @@ def load_pipeline(device: str = "auto") -> VariationPipeline:
         pipeline = diffusers.StableDiffusionImageVariationPipeline.from_pretrained(MODEL, revision=REVISION)
     except OSError as error:
         raise WeightsError(f"{MODEL} ({REVISION}) could not be loaded: {error}") from error
-    ready: VariationPipeline = pipeline.to(pick_device(device))
-    return ready
+    return pipeline.to(pick_device(device))
 
 
 def _file(folder: Path, j: int) -> Path:
     return folder / f"{j:03}.jpg"
-
-
-def _save(folder: Path, numbers: Sequence[int], images: Sequence[Image]) -> None:
-    """Write variations; a kill leaves no half of a file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for j, image in zip(numbers, images, strict=True):
-        with atomic.replacing(_file(folder, j), durable=False) as part:
-            image.convert("RGB").save(part, format="JPEG", quality=95)
 
 
 def _source(source: Any) -> Tensor:

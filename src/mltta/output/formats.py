@@ -1,0 +1,179 @@
+"""What tags are written as: records, the formats and how a file's name says which, and those written image by image.
+
+A record is one image's answer in plain data, as ``Tags.record()`` gives it; the journal and all formats are made of it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mltta.errors import ConfigError
+
+#: "image", and either "error" or "present" and "labels"; for a gallery also "thumbnail" and "where"
+Record = dict[str, Any]
+#: the columns of a table, by whether it has one row per image
+COLUMNS = {
+    False: ("image", "label", "score", "present", "error"),
+    True: ("image", "present", "labels", "scores", "error"),
+}
+SUFFIXES = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".html": "html",
+    ".htm": "html",
+    ".txt": "table",
+}
+#: formats with rows, which can be one per image
+WIDE = {"csv", "parquet"}
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a whole file is written with besides the records: its own place, how many there are, all labels."""
+
+    path: Path
+    count: int
+    labels: Sequence[str]
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """A text format: what stands before all images, for each, between them and behind them."""
+
+    entry: Callable[[Record], str]
+    head: str = ""
+    between: str = ""
+    tail: str = ""
+
+    @property
+    def grows(self) -> bool:
+        """Whether a file of it is whole after every image, so that it can be read while it grows."""
+        return not self.tail
+
+    def pieces(self, records: Iterable[Record]) -> Iterator[str]:
+        """The whole text, a piece at a time."""
+        yield self.head
+        for number, record in enumerate(records):
+            yield (self.between if number else "") + self.entry(record)
+        yield self.tail
+
+
+def format_of(given: str | None, output: Path | None) -> str:
+    """The format that was asked for, or the one that the file's suffix says."""
+    if given is not None or output is None:
+        return given or "table"
+    suffix = output.suffix.lower()
+    if suffix not in SUFFIXES and suffix:
+        known = ", ".join(SUFFIXES)
+        raise ConfigError(f"{output}: unknown format {suffix}. Use {known}, or give a format with --format")
+    return SUFFIXES.get(suffix, "table")
+
+
+def file_of(format: str, output: Path) -> Path:
+    """The file that is written: FiftyOne imports a folder, in which it looks for labels.json."""
+    return output / "labels.json" if format == "fiftyone" and output.suffix.lower() != ".json" else output
+
+
+def refuse_wide(formats: Iterable[str]) -> None:
+    """Refuse ``--wide`` for formats without rows."""
+    if not WIDE.intersection(formats):
+        raise ConfigError("--wide is for csv and parquet: other formats have one entry per image anyway")
+
+
+def text_format(format: str, wide: bool = False) -> TextFormat | None:
+    """How a format's file is written image by image; None where that cannot be."""
+    if format == "csv":
+        return csv_lines(wide)
+    if format == "json":  # one list of all images, laid out to be read
+        return TextFormat(partial(_json, indent=1), head="[", between=",", tail="\n]\n")
+    if format == "jsonl":
+        return TextFormat(lambda record: _json(record) + "\n")
+    return table_lines() if format == "table" else None
+
+
+def csv_lines(wide: bool = False, end: str = "\r\n") -> TextFormat:
+    """One row per label, or one row per image; a screen makes the system's own line ends out of "\\n"."""
+
+    def text(rows: Iterable[Iterable[Any]]) -> str:
+        held = io.StringIO(newline="")
+        csv.writer(held, lineterminator=end).writerows(map(_cell, row) for row in rows)
+        return printable(held.getvalue())
+
+    return TextFormat(lambda record: text(table_rows(record, wide)), text([COLUMNS[wide]]))
+
+
+def table_rows(record: Record, wide: bool) -> list[tuple[Any, ...]]:
+    """One row per label shown, or one per image; None is an empty cell. Every image has at least one row."""
+    image, error = printable(record["image"]), record.get("error")
+    if error is not None:
+        return [(image, None, None, None, printable(error))]
+    items, present = record["labels"], record["present"]
+    if wide:
+        return [(image, present, [one["label"] for one in items], [one["score"] for one in items], None)]
+    if not items:
+        return [(image, None, None, None, None)]
+    return [(image, one["label"], one["score"], one["label"] in present, None) for one in items]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(map(_cell, value))
+    if isinstance(value, bool):
+        return str(int(value))
+    return "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def _json(record: Record, indent: int | None = None) -> str:
+    """A record without what only a gallery shows; laid out, it begins with its own line."""
+    held = {name: value for name, value in record.items() if name in ("image", "error", "present", "labels")}
+    said = printable(json.dumps(held, ensure_ascii=False, indent=indent))
+    return said if indent is None else "\n " + said.replace("\n", "\n ")
+
+
+def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> TextFormat:
+    """A table for people: score, bar, label.
+
+    Args:
+        bar: what bars are made of.
+        styled: with the marks of a terminal.
+    """
+
+    def text(record: Record) -> str:
+        if "error" in record:  # listed together at the end, where they are not overlooked
+            return ""
+        from rich.console import Console
+        from rich.markup import escape  # a label's brackets are not markup
+        from rich.table import Table
+
+        page = io.StringIO()
+        marks: Any = "standard" if styled else None
+        console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
+        console.print(printable(record["image"]), style="bold", markup=False, soft_wrap=True)
+        if not record["labels"]:
+            console.print("  none of the labels", style="dim")
+            return page.getvalue()
+        table = Table(box=None, show_header=False, padding=(0, 1))
+        for item in record["labels"]:
+            length = bar * round(20 * item["score"])
+            table.add_row(f"{item['score']:.2f}", length, escape(printable(item["label"])), style="bold")
+        console.print(table)
+        return page.getvalue()
+
+    return TextFormat(text)
+
+
+def printable(text: str) -> str:
+    """Text that any file takes: bytes of a path that are not UTF-8 are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
