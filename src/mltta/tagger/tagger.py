@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mltta.captions.store import CaptionBase
 from mltta.decision import Decision, Presence
@@ -24,10 +26,52 @@ from mltta.session.prepare import Photo
 from mltta.session.question import Question
 from mltta.session.scorer import Scored
 from mltta.session.session import Session
-from mltta.tagger.tags import Tags
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
+
+
+class Tags(list[dict[str, Any]]):
+    """All labels of one image as ``[{"label": …, "score": …}, …]``, best first, and which of them are shown.
+
+    ``present`` names the labels shown, ``shown`` lists them with their scores. ``image`` is where the image came from;
+    ``error`` says why there are no tags, if there are none. With ``Tagger(where=True)``, ``where`` maps each label
+    shown to a grid (16, 16) from 0 to 1: how much each part of the photo speaks for it. With ``Tagger(explain=True)``,
+    ``captions`` maps each label shown to the captions that speak for it, each with its similarity to the photo.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[dict[str, Any]] = (),
+        *,
+        present: Sequence[str] = (),
+        image: str = "",
+        error: str | None = None,
+        where: Mapping[str, NDArray[np.float32]] | None = None,
+        captions: Mapping[str, Sequence[tuple[str, float]]] | None = None,
+    ):
+        super().__init__(items)
+        self.present = list(present)
+        self.image = image
+        self.error = error
+        self.where = dict(where or {})
+        self.captions = dict(captions or {})
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        """The labels shown with their scores, best first."""
+        here = set(self.present)
+        return [item for item in self if item["label"] in here]
+
+    def top(self, k: int | None = None, threshold: float | None = None) -> list[dict[str, Any]]:
+        """The k best labels, or those that score at least ``threshold``, whatever is shown."""
+        return [item for item in self[:k] if threshold is None or item["score"] >= threshold]
+
+    def record(self) -> dict[str, Any]:
+        """What files hold of it, in plain data: the image, and the labels shown or the error."""
+        if self.error is not None:
+            return {"image": self.image, "error": self.error}
+        return {"image": self.image, "present": self.present, "labels": self.shown}
 
 
 class Tagger:
@@ -106,12 +150,7 @@ class Tagger:
         if not backbone.trained:
             raise WeightsError(f"{backbone.name} has random weights: its tags would mean nothing")
         question = Question(
-            backbone,
-            labels,
-            template=template,
-            descriptions=descriptions,
-            captions=captions,
-            teacher=teacher,
+            backbone, labels, template=template, descriptions=descriptions, captions=captions, teacher=teacher
         )
         self.backbone, self.labels = backbone, question.labels
         self.method = question.method(method, preset, **options)
@@ -130,7 +169,7 @@ class Tagger:
             decision=decision,
             seed=seed,
             execution=execution,
-            fetch=_Fetch(allow_urls),
+            fetch=partial(_fetch, allow_urls),
             where=where,
             explain=explain,
         )
@@ -191,18 +230,13 @@ def _photo(index: int, source: Any) -> Photo:
     return Photo(index, id, source, Path(id).stem)
 
 
-class _Fetch:
-    """Reads photos given by an address, or by a function, while others are worked on; others are left as they are."""
-
-    def __init__(self, allow_urls: bool):
-        self.allow_urls = allow_urls
-
-    def __call__(self, photo: Photo) -> Photo:
-        if callable(photo.source):
-            return replace(photo, source=photo.source())
-        if not is_url(photo.source):
-            return photo
-        if not self.allow_urls:
-            said = "addresses are fetched only where that is allowed: Tagger(allow_urls=True), --allow-urls"
-            raise ImageError(f"{photo.source}: {said}")
-        return replace(photo, source=fetch(photo.source))
+def _fetch(allow_urls: bool, photo: Photo) -> Photo:
+    """Read a photo given by an address, or by a function, while others are worked on; leave others as they are."""
+    if callable(photo.source):
+        return replace(photo, source=photo.source())
+    if not is_url(photo.source):
+        return photo
+    if not allow_urls:
+        said = "addresses are fetched only where that is allowed: Tagger(allow_urls=True), --allow-urls"
+        raise ImageError(f"{photo.source}: {said}")
+    return replace(photo, source=fetch(photo.source))

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mltta.errors import ConfigError, ImageError
-from mltta.tagger.tagger import Tagger
-from mltta.tagger.tags import Tags
+from mltta.tagger.tagger import Tagger, Tags
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
