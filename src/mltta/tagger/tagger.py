@@ -146,13 +146,12 @@ class Tagger:
             from mltta.model.load import load_backbone
 
             model = load_backbone(model)
-        backbone = model
-        if not backbone.trained:
-            raise WeightsError(f"{backbone.name} has random weights: its tags would mean nothing")
+        if not model.trained:
+            raise WeightsError(f"{model.name} has random weights: its tags would mean nothing")
         question = Question(
-            backbone, labels, template=template, descriptions=descriptions, captions=captions, teacher=teacher
+            model, labels, template=template, descriptions=descriptions, captions=captions, teacher=teacher
         )
-        self.backbone, self.labels = backbone, question.labels
+        self.backbone, self.labels = model, question.labels
         self.method = question.method(method, preset, **options)
         if self.method.merging != "sum":
             raise ConfigError(
