@@ -302,7 +302,7 @@ def test_the_readmes_python_passes_the_strictest_type_check(tmp_path):
         [*line, tmp_path / "snippet.py"], capture_output=True, text=True, check=False, env=env, cwd=ROOT
     )
     assert done.returncode == 0, done.stdout
-    assert 'Revealed type is "mltta.tagger.tags.Tags"' in done.stdout
+    assert 'Revealed type is "mltta.tagger.tagger.Tags"' in done.stdout
 
 
 @pytest.mark.parametrize("empty", ["", "  "])

@@ -65,7 +65,7 @@ def test_a_picture_has_bars_of_the_labels_shown_only():
     from PIL import Image
 
     from mltta.output.picture import annotate
-    from mltta.tagger.tags import Tags
+    from mltta.tagger import Tags
 
     items = [{"label": "dog", "score": 0.8}, {"label": "cat", "score": 0.2}]
     image = Image.new("RGB", (64, 48), "white")

@@ -49,7 +49,7 @@ import mltta.output, mltta.storage, mltta.tables
 for package in (mltta.output, mltta.storage, mltta.tables):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         importlib.import_module(module.name)
-import mltta.cli.tagging, mltta.cli.read_back
+import mltta.cli.tagging, mltta.cli.on_ray
 """,
 }
 

@@ -9,18 +9,22 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from typing import Annotated, Any, TextIO
 
 import typer
 
-from mltta.cli import cache, captions, eval, generate, keywords, lists, prompts, reproduce, serve, tag
+from mltta.cli import captions, eval, generate, kept, lists, reproduce, serve, tag
 from mltta.cli.options import WithRay, shell
 from mltta.errors import MlttaError
 
 #: what a disk, a folder or a system may say, and no fault of ours
 _DISKS = "ENOSPC EDQUOT EFBIG EROFS EACCES EPERM EIO EMFILE ENFILE ENAMETOOLONG ELOOP ENOTDIR EISDIR"
 DISKS = {getattr(errno, name) for name in _DISKS.split(" ") if hasattr(errno, name)}
+#: what is said below the traceback of what is no mistake of the user's
+FAULT = (
+    "error: this is a fault of mltta. Please report it with the lines above and the command you gave, as an issue "
+    "of its repository (SECURITY.md says how, if it may be a hole)."
+)
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -30,26 +34,20 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 #: by the word before them, none for most: what the help says, and the commands
-GROUPS: dict[str, tuple[str, tuple[Callable[[Any], None], ...]]] = {
+GROUPS: dict[str, tuple[Any, ...]] = {
     "": (
         "",
-        (tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods, lists.models),
+        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods, lists.models),
     ),
     "captions": (
         "Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
-        (generate.generate, captions.build, captions.info, captions.search, captions.merge, captions.push),
+        *(generate.generate, captions.build, captions.info, captions.search, captions.merge, captions.push),
     ),
-    "prompts": (
-        "Look at a file of learned prompts (CoOp's, MaPLe's), or share it.",
-        (prompts.push, prompts.info),
-    ),
-    "cache": (
-        "List or remove the view features that `mltta eval` caches on disk.",
-        (cache.list_, cache.clear),
-    ),
-    "keywords": ("Keywords that `mltta tag --keywords` has written into photos.", (keywords.undo,)),
+    "prompts": ("Look at a file of learned prompts (CoOp's, MaPLe's), or share it.", kept.push, kept.info),
+    "cache": ("List or remove the view features that `mltta eval` caches on disk.", kept.list_, kept.clear),
+    "keywords": ("Keywords that `mltta tag --keywords` has written into photos.", kept.undo),
 }
-for word, (about, runs) in GROUPS.items():
+for word, (about, *runs) in GROUPS.items():
     group = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown") if word else app
     for run in runs:
         group.command(run.__name__.rstrip("_"), cls=WithRay)(shell(run))
@@ -88,41 +86,27 @@ def main() -> None:
     except SystemExit as end:
         code = end.code
     except MlttaError as error:
-        say(f"error: {error}")
-        code = 2
+        code = say(f"error: {error}", 2)
     except KeyboardInterrupt:
-        say("interrupted")
-        code = 130
+        code = say("interrupted", 130)
     except BrokenPipeError:
         code = 141  # whoever read our output has seen enough
-    except OSError as error:
-        if error.errno not in DISKS:
-            code = tell_fault()
-        else:
-            say(f"error: {error.filename or 'the output'} cannot be used: {error.strerror}")
-            code = 2
     except MemoryError:
-        say("error: there is not enough memory for this; give fewer views, a smaller model or smaller files")
-        code = 2
-    except Exception:
-        code = tell_fault()
+        said = "there is not enough memory for this; give fewer views, a smaller model or smaller files"
+        code = say(f"error: {said}", 2)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in DISKS:
+            code = say(f"error: {error.filename or 'the output'} cannot be used: {error.strerror}", 2)
+        else:
+            code = say(f"{traceback.format_exc().rstrip()}\n{FAULT}", 1)
     sys.exit(flushed(code))
 
 
-def say(line: str) -> None:
-    """Tell the user; where that cannot be done the exit code has to do."""
+def say(line: str, code: int) -> int:
+    """Tell the user, and give the exit code, which has to do where nothing can be told."""
     with contextlib.suppress(OSError, ValueError):
         typer.echo(line, err=True)
-
-
-def tell_fault() -> int:
-    """A traceback, and what to do with it: this is no mistake of the user's."""
-    say(traceback.format_exc().rstrip())
-    say(
-        "error: this is a fault of mltta. Please report it with the lines above and the command you gave, as an issue "
-        "of its repository (SECURITY.md says how, if it may be a hole)."
-    )
-    return 1
+    return code
 
 
 def flushed(code: int | str | None) -> int | str | None:
@@ -132,8 +116,8 @@ def flushed(code: int | str | None) -> int | str | None:
     except BrokenPipeError:
         code = code or 141
     except (OSError, ValueError) as error:
-        say(f"error: the output cannot be written: {getattr(error, 'strerror', None) or error}")
-        code = code or 2
+        told = say(f"error: the output cannot be written: {getattr(error, 'strerror', None) or error}", 2)
+        code = code or told
     else:
         return code
     with contextlib.suppress(OSError, ValueError):

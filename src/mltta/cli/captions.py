@@ -28,20 +28,14 @@ UNFINISHED = ".mltta-unfinished"
 
 
 class ReportOptions(Options):
-    """What is printed."""
-
     json: bool = option(False, "Print JSON.")
 
 
 class CoverOptions(ReportOptions, groups.SynonymOptions):
-    """Whose coverage is reported."""
-
     labels: str | None = option(None, "Report how well the captions cover these labels.", "-l")
 
 
 class FolderOptions(Options):
-    """Where a base is written."""
-
     out: Path = option(MISSING, "Folder for the base.", "-o", metavar="DIR")
     compact: bool = option(False, "Store one byte per number: a quarter of the size.")
 
@@ -120,7 +114,10 @@ def build(options: BuildOptions) -> None:
 
     models: dict[Path, str | None] = {options.out: next(iter(options.model), None)}
     if len(options.model) > 1:
-        models = {options.out / folder_name(name): name for name in options.model}
+        models = {
+            options.out / (re.sub(r"[^\w.-]+", "-", name).strip("-.") or "model"): name
+            for name in options.model
+        }
         if options.weights is not None:
             raise ConfigError("--weights belongs to one model: build the others with a command each")
         if len(models) < len(options.model):
@@ -128,8 +125,7 @@ def build(options: BuildOptions) -> None:
     for folder in models:
         refuse_used(folder)
     wanted, said = covered(options), []
-    read = (text for source in options.sources for text in read_texts(source, options.field))
-    texts = list(dict.fromkeys(read))
+    texts = list(dict.fromkeys(text for one in options.sources for text in read_texts(one, options.field)))
     with writing(*models):
         for folder, name in models.items():
             base = CaptionBase.build(texts, groups.open_backbone(options, name))
@@ -157,9 +153,11 @@ def search(options: SearchOptions) -> None:
     base = default_captions(backbone) if source is None else open_captions(source, backbone)
     near = base.nearest(query_feature(options.query, backbone), options.number)
     matches = label_matches([text for _, text in near], wanted)
-    names, rows = ("similarity", "caption", "labels"), []
-    for (similarity, text), named in zip(near, matches, strict=True):
-        rows.append((similarity, text, [wanted.names[i] for i in named]))
+    named = ([wanted.names[i] for i in match] for match in matches)
+    names, rows = (
+        ("similarity", "caption", "labels"),
+        [(*one, own) for one, own in zip(near, named, strict=True)],
+    )
     if options.json:
         print_json([dict(zip(names, row, strict=True)) for row in rows])
     else:
@@ -208,11 +206,6 @@ def query_feature(query: str, backbone: Backbone) -> Tensor:
     if path.suffix.casefold() not in SUFFIXES and not path.is_file():
         return backbone.encode_texts([query])[0]
     return backbone.encode_images(render_views(load_image(query), ViewSpec(count=1), backbone.preprocess))[0]
-
-
-def folder_name(model: str) -> str:
-    """A model's name as the name of a folder."""
-    return re.sub(r"[^\w.-]+", "-", model).strip("-.") or "model"
 
 
 def folders_of(source: str) -> list[Path]:

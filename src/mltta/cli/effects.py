@@ -37,13 +37,7 @@ class Effect:
 
 
 class Keywords(Effect):
-    """Writes the labels shown as keywords, into sidecar files or into JPEGs.
-
-    Args:
-        how: "sidecar" or "embed".
-        dry: only print what would be written.
-        failed: takes the reasons why some could not be.
-    """
+    """Writes the labels shown as keywords, into sidecar files or into JPEGs; ``failed`` takes what could not be."""
 
     def __init__(self, how: str, dry: bool, failed: list[str]):
         self._embed, self._dry, self._failed = how == "embed", dry, failed
@@ -66,15 +60,14 @@ class Keywords(Effect):
 
     def notes(self) -> list[str]:
         photos = "1 photo" if self._written == 1 else f"{self._written:,} photos"
-        place = "into" if self._embed else "beside"
-        said = f"keywords written {place} {photos}; `mltta keywords undo` takes them back"
+        place = f"{'into' if self._embed else 'beside'} {photos}"
+        said = f"keywords written {place}; `mltta keywords undo` takes them back"
         if self._dry:
-            said = f"keywords would be written {place} {photos}"
+            said = f"keywords would be written {place}"
         elif not self._written:
             said = "no keywords to write that were not there"
-        if not self._others:
-            return [said]
-        return [said, f"{self._others:,} are not JPEGs, and got none: --keywords sidecar takes every format"]
+        others = f"{self._others:,} are not JPEGs, and got none: --keywords sidecar takes every format"
+        return [said, others] if self._others else [said]
 
 
 class Sorted(Effect):
@@ -84,10 +77,10 @@ class Sorted(Effect):
         self._sorting, self._dry, self._made, self.folder = sorting, dry, 0, sorting.home
 
     def __call__(self, photo: Path, record: Record, tags: Tags | None) -> None:
-        made = self._sorting.put(photo, record["present"], self._dry)
-        self._made += len(made)
-        for target in made if self._dry else ():
-            say(f"{photo} -> {target}")
+        for target in self._sorting.put(photo, record["present"], self._dry):
+            self._made += 1
+            if self._dry:
+                say(f"{photo} -> {target}")
 
     def notes(self) -> list[str]:
         one, several = ("link", "links") if self._sorting.link else ("copy", "copies")
@@ -141,16 +134,11 @@ def effects_of(
 ) -> list[Effect]:
     """What is done with each photo; copies are made after keywords were written, so that they have them.
 
-    Args:
-        outputs: the format of each output; a gallery has thumbnails.
-        paths: what is tagged, which copies must not lie among.
-        unwritten: takes the reasons why photos got no keywords.
+    No folder of copies may be one of the ``paths`` tagged. ``unwritten`` takes why photos got no keywords.
     """
     if options.dry_run and not (options.keywords or options.copy_to or options.link_to):
         raise ConfigError("--dry-run needs --keywords, --copy-to or --link-to")
-    found: list[Effect] = []
-    if options.keywords is not None:
-        found.append(Keywords(options.keywords, options.dry_run, unwritten))
+    found: list[Effect] = [Keywords(how, options.dry_run, unwritten) for how in (options.keywords,) if how]
     for pattern, link in ((options.copy_to, False), (options.link_to, True)):
         if pattern is not None:
             sorting = Sorting(pattern, link)

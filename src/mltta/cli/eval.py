@@ -42,14 +42,7 @@ class DatasetOptions(Options, panel="Dataset"):
     )
 
 
-class EvalOptions(
-    DatasetOptions,
-    groups.QuestionOptions,
-    groups.MethodOptions,
-    groups.ModelOptions,
-    groups.DatasetRunOptions,
-    groups.SpreadOptions,
-):
+class EvalOptions(DatasetOptions, groups.AnswerOptions, groups.DatasetRunOptions, groups.SpreadOptions):
     """Measure methods on a dataset: mAP with intervals, F1 of the label sets, time.
 
     **Examples**
@@ -131,11 +124,8 @@ def recipes_of(options: EvalOptions) -> list[Recipe]:
         typer.echo(f"no --method given: running {' and '.join(names)}", err=True)
     chosen = settings_of(names, options.set, options.settings)
     several: Sequence[int | None] = range(options.orders) if options.orders > 1 else [None]
-    return [
-        Recipe(name, chosen[name], options.preset, order=order)
-        for name in names
-        for order in (several if method_class(name).online else [None])
-    ]
+    runs = [(name, order) for name in names for order in (several if method_class(name).online else [None])]
+    return [Recipe(name, chosen[name], options.preset, order=order) for name, order in runs]
 
 
 def dataset_of(options: EvalOptions) -> Dataset:
@@ -190,10 +180,8 @@ def compare(options: CompareOptions) -> None:
 def tell(done: Evaluation) -> list[str]:
     """Where the time went and what was not done again, in sentences."""
     counts = done.counts
-    said = [
-        f"{counts.encoded:,} images encoded in {counts.encode_seconds:.1f} s, {counts.cached:,} read from the cache; "
-        f"{done.seconds:.1f} s in all"
-    ]
+    encoded = f"{counts.encoded:,} images encoded in {counts.encode_seconds:.1f} s"
+    said = [f"{encoded}, {counts.cached:,} read from the cache; {done.seconds:.1f} s in all"]
     said += [f"  {name}: {seconds:.1f} s beyond encoding" for name, seconds in done.adapt_seconds.items()]
     said += [f"  {name}: {n:,} images were done before" for name, n in done.resumed.items() if n]
     return said + [f"results in {folder}" for folder in dict.fromkeys(r.folder.parent for r in done.results)]
@@ -202,10 +190,9 @@ def tell(done: Evaluation) -> list[str]:
 def fail(results: list[Result], dataset: Dataset) -> None:
     """Name the images that could not be read, and leave with code 1 if there are any."""
     failed = {id: why for result in results for id, why in result.failed.items()}
-    if not failed:
-        return
-    said = [f"{len(failed):,} of {len(dataset):,} images could not be read:"]
-    said += [f"  {id}: {why}" for id, why in list(failed.items())[:20]]
-    said += [f"  and {len(failed) - 20:,} more, in summary.json"] if len(failed) > 20 else []
-    typer.echo("\n".join(said), err=True)
-    raise typer.Exit(1)
+    if failed:
+        said = [f"{len(failed):,} of {len(dataset):,} images could not be read:"]
+        said += [f"  {id}: {why}" for id, why in list(failed.items())[:20]]
+        said += [f"  and {len(failed) - 20:,} more, in summary.json"] if len(failed) > 20 else []
+        typer.echo("\n".join(said), err=True)
+        raise typer.Exit(1)

@@ -74,19 +74,15 @@ def generate(options: GenerateOptions) -> None:
     engine, how = open_engine(options, labels), options.chosen("attempts", "seed")
     try:
         with counted("captions", count) as progress:
-            done = generate_captions(
-                labels, engine, out, count, cooccurrence=counts, progress=progress, **how
-            )
+            how |= {"cooccurrence": counts, "progress": progress}
+            done = generate_captions(labels, engine, out, count, **how)
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the answers are in {out}. Rerun the command to continue", err=True)
         raise typer.Exit(130) from None
     typer.echo("\n".join([*tell(done, labels), f"wrote {out}"]))
     if len(done.captions) < count:
-        typer.echo(
-            f"{len(done.captions):,} of {count:,} captions after {len(done.entries):,} attempts: "
-            "rerun with a larger --attempts to continue",
-            err=True,
-        )
+        short = f"{len(done.captions):,} of {count:,} captions after {len(done.entries):,} attempts"
+        typer.echo(f"{short}: rerun with a larger --attempts to continue", err=True)
         raise typer.Exit(1)
 
 
@@ -111,10 +107,8 @@ def tell(done: Generated, labels: LabelSet) -> list[str]:
 
     kept, answers = len(done.captions), len(done.entries)
     named = set().union(*label_matches(done.captions, labels))
-    said = [
-        f"{kept:,} captions kept of {answers:,} answers ({kept / answers:.1%}), "
-        f"naming {len(named)} of {len(labels)} labels"
-    ]
+    naming = f"naming {len(named)} of {len(labels)} labels"
+    said = [f"{kept:,} captions kept of {answers:,} answers ({kept / answers:.1%}), {naming}"]
     if done.rejected:
         said.append(f"  not kept: {', '.join(f'{n:,} {why}' for why, n in done.rejected.most_common())}")
     if not done.new:

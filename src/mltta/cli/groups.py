@@ -17,8 +17,6 @@ LABELS, METHOD, PERFORMANCE = "Labels and captions", "Method", "Performance"
 
 
 class DeviceOptions(Options, panel=PERFORMANCE):
-    """Where and how precisely a model computes."""
-
     device: str = option("auto", "auto, cpu, cuda, cuda:1, mps …")
     dtype: str | None = option(None, "Image tower: float32, bfloat16 or float16 (default: by device).")
     accelerate: str | None = option(
@@ -27,8 +25,6 @@ class DeviceOptions(Options, panel=PERFORMANCE):
 
 
 class WeightsOptions(DeviceOptions, panel="Model"):
-    """What is loaded into a model."""
-
     weights: str | None = option(None, "A pretrained tag or a local weights file.")
     prompts: str | None = option(
         None,
@@ -41,8 +37,6 @@ class WeightsOptions(DeviceOptions, panel="Model"):
 
 
 class ModelOptions(WeightsOptions, panel=None):
-    """One model."""
-
     model: str | None = option(
         None,
         "mini (included), ViT-B/16, an open_clip NAME:TAG, hf-hub:ORG/NAME[@REVISION], or a folder.",
@@ -51,23 +45,17 @@ class ModelOptions(WeightsOptions, panel=None):
 
 
 class SynonymOptions(Options, panel=LABELS):
-    """Further words for labels."""
-
     synonyms: Path | None = option(None, 'Synonyms: JSON {"sofa": ["settee"]}, or CSV lines sofa,settee.')
     wordnet: bool = option(False, "Also use WordNet's synonyms (mltta[wordnet]).")
 
 
 class CaptionOptions(Options, panel=LABELS):
-    """Which captions are retrieved."""
-
     captions: str | None = option(
         None, "Caption base, hf-hub:ORG/NAME, caption file (.txt .jsonl .csv, COCO's .json, .gz), or none."
     )
 
 
 class QuestionOptions(CaptionOptions, SynonymOptions, panel=LABELS):
-    """How labels are put to a model."""
-
     template: str | None = option(
         None,
         "Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt.",
@@ -77,8 +65,6 @@ class QuestionOptions(CaptionOptions, SynonymOptions, panel=LABELS):
 
 
 class MethodOptions(Options, panel=METHOD):
-    """The settings of methods."""
-
     set: tuple[str, ...] = option(
         (),
         "A setting, e.g. views=16; of one of several methods: ml-tta.views=16.",
@@ -94,9 +80,11 @@ class MethodOptions(Options, panel=METHOD):
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-class HubOptions(Options):
-    """Where something is shared."""
+class AnswerOptions(QuestionOptions, MethodOptions, ModelOptions, panel=None):
+    """What an answer depends on besides the image."""
 
+
+class HubOptions(Options):
     name: str = argument("ORG/NAME", "Repository on the Hugging Face hub.")
     private: bool = option(False, "Visible only to you and your organisation.")
 
@@ -128,8 +116,6 @@ class DatasetRunOptions(RunOptions):
 
 
 class SpreadOptions(Options, panel="Cluster"):
-    """How work is spread over a cluster."""
-
     ray: str | None = option(
         None,
         "Use Ray: the cluster at ADDRESS (default: a running one, or this machine).",
@@ -140,8 +126,6 @@ class SpreadOptions(Options, panel="Cluster"):
 
 
 class RayOptions(SpreadOptions, panel="Cluster"):
-    """How photos are tagged on a cluster."""
-
     ray_gpus: float = option(0.0, "GPUs per worker; fractions share a GPU.", min=0)
     shard_size: int | None = option(None, "Photos per shard (default: 32, growing to 1,024).", min=1)
 

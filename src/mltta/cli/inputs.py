@@ -54,20 +54,13 @@ Source = Path | str | Piped
 
 def refuse_missing(given: Sequence[str]) -> None:
     """Say it at once, before anything is loaded, if nothing of what was given is there."""
-    for path in given:
-        if path == STDIN or os.path.exists(path) or is_url(path) or is_remote(path):
-            return
-    if given:
+    there = (path == STDIN or os.path.exists(path) or is_url(path) or is_remote(path) for path in given)
+    if given and not any(there):
         raise no_such(given[0])
 
 
 class Sources:
-    """Images as they were given; asked again, it finds what has been added to the folders.
-
-    Args:
-        given: images, folders of images, addresses, or - for the standard input.
-        allow_urls: whether addresses are fetched.
-    """
+    """Images, folders, addresses, - for the standard input; asked again, it finds what has been added to folders."""
 
     def __init__(self, given: Sequence[str | Path], allow_urls: bool = False):
         names = list(dict.fromkeys(str(path) for path in given))
@@ -97,12 +90,7 @@ class Sources:
         self._apart = [folder.resolve() for folder in folders if folder.resolve() not in around]
 
     def refuse_others(self, effects: bool, output: bool) -> None:
-        """Refuse what only files allow.
-
-        Args:
-            effects: something is done with each photo besides tagging it.
-            output: tags are kept in a file, which a later run continues.
-        """
+        """Refuse what only files allow: effects on each photo, and output that a later run continues."""
         if self.others and effects:
             raise ConfigError(f"{self.others[0]}: pictures, keywords and copies need files; save it first")
         if output and any(isinstance(one, Piped) for one in self.others):
@@ -158,10 +146,7 @@ class Early:
     """The first photos of a run, decoded by threads for as long as its ``with`` lasts, within a budget of memory.
 
     What is not decoded then, or cannot be, is left to whoever tags it, who tells of errors too.
-
-    Args:
-        files: in the order they will be asked for; what is not a file is passed over.
-        most: bytes that may wait.
+    Files come in the order they will be asked for; what is not a file is passed over.
     """
 
     def __init__(self, files: Iterable[Source] = (), *, most: int = MOST_BYTES):

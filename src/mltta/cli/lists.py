@@ -50,10 +50,13 @@ def methods(options: MethodsOptions) -> None:
         return
     cls = method_class(options.name)
     needs = [text for requirement, text in _REQUIRED.items() if requirement in cls.requires]
-    said = [f"{cls.name}: {cls.summary}", f"requires: {', '.join(needs) or 'nothing but views and labels'}"]
-    said += ["online: learns from earlier images"] if cls.online else []
-    said += ["transductive: answers at the end"] if cls.transductive and not cls.online else []
-    console.print("\n".join(said))
+    console.print(
+        f"{cls.name}: {cls.summary}\nrequires: {', '.join(needs) or 'nothing but views and labels'}"
+    )
+    if cls.online or cls.transductive:
+        console.print(
+            "online: learns from earlier images" if cls.online else "transductive: answers at the end"
+        )
     table = Table("setting", "default", "meaning", box=None)
     for field in dataclasses.fields(cls.Config):
         more = f" ({range_of(field)})" if range_of(field) else ""

@@ -1,10 +1,10 @@
-"""`--ray`: `mltta tag` on a cluster, and what has a cluster measure images for `mltta eval`."""
+"""`--ray`: `mltta tag` on a cluster, its folder in other formats, and what measures images for `mltta eval`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,15 @@ import typer
 
 from mltta.cli.groups import SpreadOptions, with_synonyms
 from mltta.cli.options import ANY
-from mltta.errors import ConfigError
+from mltta.cli.progress import Closing, Progress
+from mltta.errors import ConfigError, ImageError, MlttaError
+from mltta.output.exchange import write_tags
+from mltta.output.formats import SUFFIXES, WIDE, Page, Record, file_of, refuse_wide
+from mltta.output.gallery import for_gallery
+from mltta.output.partitions import Partitions
+from mltta.output.screen import Screen
+from mltta.output.tags_file import refuse_others
+from mltta.storage import atomic
 
 if TYPE_CHECKING:
     from mltta.cli.tag import TagOptions
@@ -31,22 +39,16 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
     """Tag on a cluster into a folder of partitions, tell how it went, and give the exit code."""
     for name in ONE_MACHINE:
         if getattr(options, name):
-            flag = name.replace("_", "-")
-            raise ConfigError(
-                f"--{flag} does not work with --ray: it runs on one machine, where the photos are"
-            )
-    from mltta.cli.progress import Closing, Progress
+            why = "does not work with --ray: it runs on one machine, where the photos are"
+            raise ConfigError(f"--{name.replace('_', '-')} {why}")
     from mltta.distributed import tag
     from mltta.distributed.cluster import open_ray
-    from mltta.output.formats import SUFFIXES
 
     open_ray()  # before any work is done
     output = options.output[0] if len(options.output) == 1 else None
     if output is None or output.suffix.lower() in SUFFIXES:
-        raise ConfigError(
-            "--ray writes a folder with one file per shard: give it with -o; `mltta tag FOLDER -o tags.csv` then "
-            "converts it"
-        )
+        said = "--ray writes a folder with one file per shard: give it with -o"
+        raise ConfigError(f"{said}; `mltta tag FOLDER -o tags.csv` then converts it")
     # label files are read here: workers may not have them
     asked = replace(options, labels=with_synonyms(options.labels, options), synonyms=None, wordnet=False)
     if not options.ray_gpus and options.device == "auto":
@@ -67,31 +69,27 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
         done = tag(
             partial(open_tagger, asked) if options.ray_gpus else open_tagger(asked),
             list(options.images),
-            _address(output),
+            # an address, of whose slashes a path has swallowed one
+            re.sub(r"^([A-Za-z][A-Za-z0-9]+):/(?!/)", r"\1://", str(output)),
             **_cluster(options, options.ray_gpus),
             **options.chosen("shard_size", "overwrite"),
             progress=heard,
         )
         closing.stop()
-    threads_used = sorted({part.threads for part in done.parts.values()})
-    closing.notes.append(
-        f"{done.count:,} shards, threads per worker: {' or '.join(map(str, threads_used))}; "
-        f"`mltta tag {output} -o tags.csv` makes one table of them"
-    )
+    threads = " or ".join(map(str, sorted({part.threads for part in done.parts.values()})))
+    then = f"`mltta tag {output} -o tags.csv` makes one table of them"
+    closing.notes.append(f"{done.count:,} shards, threads per worker: {threads}; {then}")
     closing.tell(str(output), options.quiet)
     return closing.code
 
 
-@contextmanager
-def spread_by(options: SpreadOptions) -> Iterator[Spread | None]:
+def spread_by(options: SpreadOptions) -> AbstractContextManager[Spread | None]:
     """What has a cluster measure images, if one was asked for."""
     if options.ray is None:
-        yield None
-        return
+        return nullcontext()
     from mltta.distributed import measuring
 
-    with measuring(**_cluster(options)) as spread:
-        yield spread
+    return measuring(**_cluster(options))
 
 
 def _cluster(options: SpreadOptions, gpus: float = 0.0) -> dict[str, Any]:
@@ -101,6 +99,44 @@ def _cluster(options: SpreadOptions, gpus: float = 0.0) -> dict[str, Any]:
     return {"address": address, "size": Size(options.ray_workers, options.ray_threads, gpus)}
 
 
-def _address(output: Path) -> str:
-    """A path, or an address whose slashes a path has swallowed."""
-    return re.sub(r"^([A-Za-z][A-Za-z0-9]+):/(?!/)", r"\1://", str(output))
+def read_back(
+    folders: Sequence[str], outputs: Mapping[Path | None, str], *, wide: bool, overwrite: bool, quiet: bool
+) -> int:
+    """Write the tags of folders of partitions that were made with the same settings as one; the exit code."""
+    held = [Partitions(folder) for folder in folders]
+    for other in held[1:]:
+        refuse_others(str(other.folder), held[0].settings or {}, other.settings or {})
+    labels, images = (held[0].settings or {}).get("labels", []), sum(one.images for one in held)
+    if wide:
+        refuse_wide(outputs.values())
+    files = {file_of(format, path): format for path, format in outputs.items() if path is not None}
+    there = next((path for path in files if path.exists() and not overwrite), None)
+    if there is not None:
+        raise MlttaError(f"{there} exists; give another -o, or --overwrite to replace it")
+    closing = Closing(verb="read back")
+    closing.start()
+    if not files:
+        with Screen(next(iter(outputs.values())), wide=wide) as screen:
+            screen.begin({}, labels)
+            for record in _records(held, closing):
+                screen.add(record, None)
+    for number, (path, format) in enumerate(files.items()):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.replacing(path) as part:
+            records = _records(held, None if number else closing, thumbnails=format == "html")
+            write_tags(part, format, records, Page(path, images, labels, wide and format in WIDE))
+    closing.stop()
+    closing.tell(", ".join(str(path) for path in outputs if path is not None), quiet)
+    return closing.code
+
+
+def _records(
+    held: Sequence[Partitions], closing: Closing | None, thumbnails: bool = False
+) -> Iterator[Record]:
+    for record in (record for partitions in held for record in partitions.records()):
+        if closing is not None:
+            closing.count(record)
+        if thumbnails and "error" not in record:
+            with suppress(ImageError):  # photos that are not here have none
+                record.update(for_gallery(Path(record["image"]), {}))
+        yield record

@@ -24,12 +24,7 @@ MOST = 100
 
 
 class Progress:
-    """Counts what is done of a run, and says so on the error stream.
-
-    Args:
-        quiet: say nothing.
-        bar: whether a bar would not stand in the way of what is printed.
-    """
+    """Counts what is done of a run, and says so on the error stream, unless it would stand in the way of output."""
 
     def __init__(self, quiet: bool = False, bar: bool = True):
         terminal = sys.stderr.isatty()
@@ -146,12 +141,7 @@ class Closing:
         self._labels.update(labels)
 
     def tell(self, where: str, quiet: bool, ended: str = "") -> None:
-        """Say it on the error stream; why images failed is said even to who wants quiet.
-
-        Args:
-            where: the files that were written, if any.
-            ended: how it ended, if not as usual.
-        """
+        """Say what went where, and how it ended if not as usual; why images failed is said even to who wants quiet."""
         failed = len(self.failed) + self.unnamed
         every = self.tagged + self.before + failed
         lines: list[str] = []

@@ -218,9 +218,8 @@ def load_several(files: Iterable[str]) -> dict[str, AnyPrompts]:
     found: dict[str, AnyPrompts] = {}
     for file in files:
         one = load_prompts(file)
-        if one.kind in found:
+        if found.setdefault(one.kind, one) is not one:
             raise ConfigError(f"--prompts {file}: {one.title} prompts are given twice")
-        found[one.kind] = one
     return found
 
 

@@ -85,13 +85,10 @@ def read_label_sets(given: tuple[str, ...]) -> dict[str, LabelSet]:
     """Label files by the names that they are offered under."""
     from mltta.labels import LabelSet
 
-    sets = {}
     for pair in given:
-        name, _, file = pair.partition("=")
-        if not name or not file:
+        if not all(pair.partition("=")[::2]):
             raise ConfigError(f"--label-set {pair}: give NAME=FILE")
-        sets[name] = LabelSet.from_file(file)
-    return sets
+    return {name: LabelSet.from_file(file) for name, _, file in (pair.partition("=") for pair in given)}
 
 
 def read_token(file: Path | None) -> str | None:
@@ -101,8 +98,9 @@ def read_token(file: Path | None) -> str | None:
     try:
         text = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not text"
-        raise ConfigError(f"{file}: cannot be read: {why}") from None
+        raise ConfigError(
+            f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
+        ) from None
     if not text:
         raise ConfigError(f"{file}: holds no token")
     return text

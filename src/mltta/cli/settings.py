@@ -18,12 +18,14 @@ def settings_of(
     methods: Sequence[str], pairs: Sequence[str], given: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
     """The settings of each method: those of a YAML file, then pairs, which go to every method that has the name."""
+    from mltta.methods import method_class
+
     unknown = [shorten(name) for name in given or {} if name not in methods]
     if unknown:
-        raise ConfigError(
-            f"--config has settings for {', '.join(unknown[:5])}, but {', '.join(methods)} is run"
-        )
-    defaults = {method: _defaults(method) for method in methods}
+        named = ", ".join(unknown[:5])
+        raise ConfigError(f"--config has settings for {named}, but {', '.join(methods)} is run")
+    configs = {method: dataclasses.fields(method_class(method).Config) for method in methods}
+    defaults = {method: {one.name: one.default for one in own} for method, own in configs.items()}
     found: dict[str, dict[str, Any]] = {method: {} for method in methods}
     for method, values in (given or {}).items():
         for key, value in (values or {}).items():
@@ -39,20 +41,15 @@ def settings_of(
         if dot and owner in methods:
             takers, pair = [owner], pair.removeprefix(f"{owner}.")
         if not takers:
-            raise ConfigError(
-                f"--set {pair}: none of {', '.join(methods)} has this setting; see `mltta methods`"
-            )
+            missing = f"none of {', '.join(methods)} has this setting"
+            raise ConfigError(f"--set {pair}: {missing}; see `mltta methods`")
         for method in takers:
             found[method] |= _parsed(method, pair, defaults[method])
     return found
 
 
 def read_config(path: Path, fields: Mapping[str, bool]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A YAML file's options, as the shell would say them, and its settings by method.
-
-    Args:
-        fields: the options there are, and whether each takes several values.
-    """
+    """A YAML file's options, of which ``fields`` says whether each takes several values, and settings by method."""
     import yaml
 
     try:
@@ -69,10 +66,8 @@ def read_config(path: Path, fields: Mapping[str, bool]) -> tuple[dict[str, Any],
         name = _field(str(key))
         if name not in fields:
             if not isinstance(value, (dict, type(None))):
-                raise ConfigError(
-                    f"{path}: no option {shorten(key)!r}; a method's settings belong under its name, such as "
-                    "`ml-tta: {views: 16}`"
-                )
+                where = "a method's settings belong under its name, such as `ml-tta: {views: 16}`"
+                raise ConfigError(f"{path}: no option {shorten(key)!r}; {where}")
             settings[str(key)] = value or {}
         elif isinstance(value, dict) or (isinstance(value, list) and not fields[name]):
             raise ConfigError(f"{path}: {shorten(key)} takes one value")
@@ -88,9 +83,8 @@ def _parsed(method: str, pair: str, defaults: Mapping[str, Any]) -> dict[str, An
     name, equals, value = pair.partition("=")
     name = _field(name)
     if not equals or name not in defaults:
-        raise ConfigError(
-            f"--set {pair}: {method} takes {', '.join(defaults) or 'no settings'}, as NAME=VALUE"
-        )
+        known = ", ".join(defaults) or "no settings"
+        raise ConfigError(f"--set {pair}: {method} takes {known}, as NAME=VALUE")
     kind: Any = type(defaults[name])
     try:
         return {name: _BOOLS[value.lower()] if kind is bool else kind(value)}
@@ -101,10 +95,3 @@ def _parsed(method: str, pair: str, defaults: Mapping[str, Any]) -> dict[str, An
 
 def _field(name: str) -> str:
     return name.strip().replace("-", "_")
-
-
-def _defaults(method: str) -> dict[str, Any]:
-    """A method's settings with their defaults."""
-    from mltta.methods import method_class
-
-    return {one.name: one.default for one in dataclasses.fields(method_class(method).Config)}

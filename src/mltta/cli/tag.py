@@ -19,16 +19,12 @@ Format = Literal["table", "csv", "json", "jsonl", "parquet", "html", "coco", "fi
 
 
 class OutputOptions(Options, panel="Output"):
-    """How tags are written."""
-
     format: Format | None = option(None, "Output format (default: from the file extension).", "-f")
     wide: bool = option(False, "csv, parquet: one row per image instead of one row per label.")
     overwrite: bool = option(False, "Replace the output instead of resuming.")
 
 
 class FileOptions(Options, panel="Keywords and copies"):
-    """What is done with photo files."""
-
     keywords: Literal["sidecar", "embed"] | None = option(
         None, "Write labels as keywords, into sidecar files or into JPEGs."
     )
@@ -37,15 +33,7 @@ class FileOptions(Options, panel="Keywords and copies"):
     dry_run: bool = option(False, "Only print which files would be written.")
 
 
-class TagOptions(
-    OutputOptions,
-    FileOptions,
-    groups.QuestionOptions,
-    groups.MethodOptions,
-    groups.ModelOptions,
-    groups.RunOptions,
-    groups.RayOptions,
-):
+class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOptions, groups.RayOptions):
     """Tag images and folders of images.
 
     - `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
@@ -97,7 +85,7 @@ def tag(options: TagOptions) -> None:
     outputs = {path: format_of(options.format, path) for path in options.output or (None,)}
     addresses = [path for path in options.images if "://" in path]
     if all((path in addresses or os.path.isdir(path)) and is_partitions(path) for path in options.images):
-        from mltta.cli.read_back import read_back
+        from mltta.cli.on_ray import read_back
 
         raise typer.Exit(read_back(options.images, outputs, **options.chosen("wide", "overwrite", "quiet")))
     far = next(filter(is_remote, addresses), None)
@@ -118,12 +106,6 @@ def open_tagger(options: TagOptions) -> Tagger:
 
         (settings,) = settings_of([options.method], options.set, options.settings).values()
     how = groups.asked(options) | options.chosen("preset", "threshold", "top_k", "allow_urls")
+    how["where"] = options.where is not None
     labels = groups.with_synonyms(options.labels, options)
-    return Tagger(
-        groups.open_backbone(options),
-        labels,
-        options.method,
-        where=options.where is not None,
-        **how,
-        **settings,
-    )
+    return Tagger(groups.open_backbone(options), labels, options.method, **how, **settings)

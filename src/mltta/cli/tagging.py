@@ -33,11 +33,7 @@ EFFECTS = ("annotate", "where", "keywords", "copy_to", "link_to", "dry_run")
 def tag_here(
     options: TagOptions, outputs: Mapping[Path | None, str], open_tagger: Callable[[TagOptions], Tagger]
 ) -> int:
-    """Tag on this machine; the exit code.
-
-    Args:
-        outputs: the format of each output, or of the screen.
-    """
+    """Tag on this machine, into the outputs in their formats, None for the screen; the exit code."""
     sources = Sources(options.images, options.allow_urls)
     closing = Closing(failed=[f"{path}: no such file or folder" for path in sources.missing])
     effects: list[Effect] = []
@@ -190,10 +186,8 @@ class Run:
 
     def _known(self, files: Sequence[Source]) -> None:
         """Do with the photos of earlier runs, whose tags are known, what is done with all."""
-        if not isinstance(self.sink, Output) or not self.effects:
-            return
         for file in files:
-            if isinstance(file, Path):
+            if isinstance(self.sink, Output) and self.effects and isinstance(file, Path):
                 record = self.sink.journal.record(str(file))
                 changed = [effect(file, record, None) for effect in self.effects]
                 if any(changed):

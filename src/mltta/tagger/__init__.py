@@ -1,6 +1,5 @@
 """The pipeline for people: a photo, a list, a folder in, labels out."""
 
-from mltta.tagger.tagger import Tagger
-from mltta.tagger.tags import Tags
+from mltta.tagger.tagger import Tagger, Tags
 
 __all__ = ["Tagger", "Tags"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mltta.captions.store import CaptionBase
 from mltta.decision import Decision, Presence
@@ -25,10 +26,52 @@ from mltta.session.prepare import Photo
 from mltta.session.question import Question
 from mltta.session.scorer import Scored
 from mltta.session.session import Session
-from mltta.tagger.tags import Tags
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
+
+
+class Tags(list[dict[str, Any]]):
+    """All labels of one image as ``[{"label": …, "score": …}, …]``, best first, and which of them are shown.
+
+    ``present`` names the labels shown, ``shown`` lists them with their scores. ``image`` is where the image came from;
+    ``error`` says why there are no tags, if there are none. With ``Tagger(where=True)``, ``where`` maps each label
+    shown to a grid (16, 16) from 0 to 1: how much each part of the photo speaks for it. With ``Tagger(explain=True)``,
+    ``captions`` maps each label shown to the captions that speak for it, each with its similarity to the photo.
+    """
+
+    def __init__(
+        self,
+        items: Iterable[dict[str, Any]] = (),
+        *,
+        present: Sequence[str] = (),
+        image: str = "",
+        error: str | None = None,
+        where: Mapping[str, NDArray[np.float32]] | None = None,
+        captions: Mapping[str, Sequence[tuple[str, float]]] | None = None,
+    ):
+        super().__init__(items)
+        self.present = list(present)
+        self.image = image
+        self.error = error
+        self.where = dict(where or {})
+        self.captions = dict(captions or {})
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        """The labels shown with their scores, best first."""
+        here = set(self.present)
+        return [item for item in self if item["label"] in here]
+
+    def top(self, k: int | None = None, threshold: float | None = None) -> list[dict[str, Any]]:
+        """The k best labels, or those that score at least ``threshold``, whatever is shown."""
+        return [item for item in self[:k] if threshold is None or item["score"] >= threshold]
+
+    def record(self) -> dict[str, Any]:
+        """What files hold of it, in plain data: the image, and the labels shown or the error."""
+        if self.error is not None:
+            return {"image": self.image, "error": self.error}
+        return {"image": self.image, "present": self.present, "labels": self.shown}
 
 
 class Tagger:
@@ -106,12 +149,7 @@ class Tagger:
         if not model.trained:
             raise WeightsError(f"{model.name} has random weights: its tags would mean nothing")
         question = Question(
-            model,
-            labels,
-            template=template,
-            descriptions=descriptions,
-            captions=captions,
-            teacher=teacher,
+            model, labels, template=template, descriptions=descriptions, captions=captions, teacher=teacher
         )
         self.backbone, self.labels = model, question.labels
         self.method = question.method(method, preset, **options)
@@ -130,7 +168,7 @@ class Tagger:
             decision=decision,
             seed=seed,
             execution=execution,
-            fetch=partial(_fetched, allow_urls),
+            fetch=partial(_fetch, allow_urls),
             where=where,
             explain=explain,
         )
@@ -191,8 +229,8 @@ def _photo(index: int, source: Any) -> Photo:
     return Photo(index, id, source, Path(id).stem)
 
 
-def _fetched(allow_urls: bool, photo: Photo) -> Photo:
-    """A photo given by an address, or by a function, read while others are worked on; others are left as they are."""
+def _fetch(allow_urls: bool, photo: Photo) -> Photo:
+    """Read a photo given by an address, or by a function, while others are worked on; leave others as they are."""
     if callable(photo.source):
         return replace(photo, source=photo.source())
     if not is_url(photo.source):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mltta.errors import ConfigError, ImageError
-from mltta.tagger.tagger import Tagger
-from mltta.tagger.tags import Tags
+from mltta.tagger.tagger import Tagger, Tags
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
@@ -46,7 +44,7 @@ class ZeroShotPipeline:
             model = load_backbone(model)
         self.backbone = model
         self._method, self._options = method, options
-        self._taggers: OrderedDict[tuple[tuple[str, ...], str | None], Tagger] = OrderedDict()
+        self._taggers: dict[tuple[tuple[str, ...], str | None], Tagger] = {}
 
     def __call__(
         self, image: Any, candidate_labels: Sequence[str] | str, hypothesis_template: str | None = None
@@ -73,14 +71,13 @@ class ZeroShotPipeline:
     def _tagger(self, labels: tuple[str, ...], template: str | None) -> Tagger:
         """The tagger of a list, kept for the next call with the same list."""
         key = (labels, template)
-        if key not in self._taggers:
-            self._taggers[key] = Tagger(
-                self.backbone, list(labels), self._method, template=template, **self._options
-            )
-        self._taggers.move_to_end(key)
+        found = self._taggers.pop(key, None)
+        if found is None:
+            found = Tagger(self.backbone, list(labels), self._method, template=template, **self._options)
+        self._taggers[key] = found  # as the last one used
         while len(self._taggers) > KEPT:
-            self._taggers.popitem(last=False)
-        return self._taggers[key]
+            del self._taggers[next(iter(self._taggers))]
+        return found
 
 
 def _answer(tags: Tags) -> list[dict[str, Any]]:

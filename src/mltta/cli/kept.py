@@ -1,0 +1,133 @@
+"""`mltta cache`, `mltta prompts` and `mltta keywords`: what is kept in files, listed, shared or taken back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from mltta.cli.groups import HubOptions
+from mltta.cli.options import Options, argument, option
+from mltta.cli.progress import say
+from mltta.errors import ConfigError, MlttaError
+
+
+class ListOptions(Options):
+    """List cached features: model, views, images, size."""
+
+
+def list_(options: ListOptions) -> None:
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from mltta.session.cache import feature_folder, list_stores
+
+    name = Column("name", no_wrap=True, min_width=16)  # whole on a narrow screen too: `clear` asks for it
+    table = Table(name, "model", "views", "AugMix", "seed", "precision", "images", "size")
+    for store in (stores := list_stores()):
+        key, augmix = store.key, "yes" if store.spec.augmix else "no"
+        row = (store.folder.name, key["model"], store.views, augmix, key["seed"], key["arithmetic"])
+        table.add_row(*map(str, row), f"{store.images:,}", _size(store.size))
+    console = Console()
+    if stores:
+        console.print(table)
+    size = _size(sum(store.size for store in stores))
+    console.print(f"{len(stores)} kinds of features, {size}, in {feature_folder()}", soft_wrap=True)
+
+
+class ClearOptions(Options):
+    """Remove cached features: those named, or all."""
+
+    names: tuple[str, ...] = argument("NAME…", "Names as in `mltta cache list`.", ())
+    all: bool = option(False, "Remove everything.")
+
+
+def clear(options: ClearOptions) -> None:
+    from mltta.session import cache
+
+    stores = {store.folder.name: store for store in cache.list_stores()}
+    unknown = [name for name in options.names if name not in stores]
+    if unknown:
+        raise ConfigError(f"no features called {', '.join(unknown)}; `mltta cache list` shows what there is")
+    if not options.names and not options.all:
+        raise ConfigError("name what to remove, as `mltta cache list` shows it, or give --all")
+    chosen = [stores[name] for name in (stores if options.all else dict.fromkeys(options.names))]
+    freed = sum(store.size for store in chosen)
+    for store in chosen:
+        cache.clear(store)
+    typer.echo(f"removed {len(chosen)} kinds of features, {_size(freed)}")
+
+
+def _size(size: float) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"
+
+
+class InfoOptions(Options):
+    """Say what a file of prompts holds and what it was trained on: `mltta prompts info voc.safetensors`."""
+
+    file: str = argument("FILE", "Ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.")
+
+
+class PushOptions(HubOptions):
+    """Share prompts on the Hugging Face hub; log in with `hf auth login` first.
+
+    Everyone can then use them as `--prompts hf-hub:ORG/NAME`. Only the tensors and their description are sent.
+    """
+
+    file: str = argument("FILE", "Ours, CoOp's or MaPLe's.")
+
+
+def push(options: PushOptions) -> None:
+    from mltta.model.learned_prompts import load_prompts, push_prompts
+    from mltta.storage import hub
+
+    url = push_prompts(load_prompts(options.file), options.name, options.private)
+    typer.echo(f"sent to {url}: --prompts {hub.PREFIX}{options.name}")
+
+
+def info(options: InfoOptions) -> None:
+    from mltta.model.learned_prompts import MaPLe, load_prompts
+
+    prompts = load_prompts(options.file)
+    *labels, tokens, width = prompts.context.shape
+    each = f", one for each of {labels[0]} labels" if labels else ""
+    typer.echo(f"{prompts.title} prompts {prompts.digest}")
+    typer.echo(f"context: {tokens} tokens, {width} wide{each}")
+    if isinstance(prompts, MaPLe):
+        wide = prompts.tensors["proj.weight"].shape[0]
+        typer.echo(f"image tower: {wide} wide; blocks with prompts: {1 + prompts.deeper}")
+    for name, value in prompts.about.items():
+        parts = [f"{key} {inner}" for key, inner in value.items()] if isinstance(value, dict) else value
+        typer.echo(f"{name}: {', '.join(parts) if isinstance(parts, list) else parts}")
+
+
+class UndoOptions(Options):
+    """Take back the keywords that mltta has added, in photos and sidecars; those of others stay."""
+
+    paths: tuple[Path, ...] = argument("PATH…", "Photos, or folders of them.")
+    dry_run: bool = option(False, "Only print what would be taken back.")
+
+
+def undo(options: UndoOptions) -> None:
+    from mltta.images.find import find_images
+    from mltta.output.formats import printable
+    from mltta.output.keywords import write
+
+    photos, changed, failed = find_images(options.paths), 0, []
+    for photo in photos:
+        try:
+            found = write.undo(photo, options.dry_run)
+        except MlttaError as error:
+            failed.append(f"  {error}")
+            continue
+        changed += bool(found)
+        if found:
+            typer.echo(printable(f"{photo}: {', '.join(found)}"))
+    would = "would be taken back from" if options.dry_run else "taken back from"
+    for line in [f"keywords {would} {changed:,} of {len(photos):,} photos", *failed]:
+        say(line)
+    raise typer.Exit(int(bool(failed)))
