@@ -27,19 +27,16 @@ def columns(values: ArrayLike, targets: ArrayLike) -> Iterator[tuple[Array, Arra
     """Each label's values and targets (N,), checked; only one label at a time is copied."""
     value, target = np.asarray(values), np.asarray(targets)
     if value.shape != target.shape or value.ndim != 2 or not value.size:
-        raise ValueError(
-            f"scores {value.shape} and targets {target.shape} must be the same (N, C), not empty"
-        )
+        said = f"scores {value.shape} and targets {target.shape} must be the same (N, C), not empty"
+        raise ValueError(said)
     for c in range(value.shape[1]):
         column, truth = np.ascontiguousarray(value[:, c]), np.ascontiguousarray(target[:, c])
         if bad := int(np.count_nonzero(~np.isfinite(column))):
-            raise ValueError(
-                f"{bad} scores of label {c} (counted from 0) are NaN or infinite: they have no rank"
-            )
+            said = f"{bad} scores of label {c} (counted from 0) are NaN or infinite: they have no rank"
+            raise ValueError(said)
         if not ((truth == 1) | (truth == 0) | (truth == -1)).all():
-            raise ValueError(
-                f"targets of label {c} (counted from 0) must be 1 present, 0 absent or -1 left out"
-            )
+            said = f"targets of label {c} (counted from 0) must be 1 present, 0 absent or -1 left out"
+            raise ValueError(said)
         yield column, truth.astype(np.int8, copy=False)
 
 

@@ -41,9 +41,8 @@ def writing(path: Path | str) -> Iterator[None]:
     except OSError as error:
         why, name = error.strerror or str(error), error.filename
         where = f" ({os.fspath(name)})" if name and str(name) != str(path) else ""
-        raise MlttaError(
-            f"{path} cannot be written: {why}{where}. Fix this, then rerun the command to continue"
-        ) from error
+        said = f"{path} cannot be written: {why}{where}. Fix this, then rerun the command to continue"
+        raise MlttaError(said) from error
 
 
 @contextmanager

@@ -46,13 +46,11 @@ def open_store(address: str) -> tuple[Any, str]:
     try:
         from pyarrow import fs
     except ImportError:
-        raise ConfigError(
-            f"{address}: reading from a store needs pyarrow: pip install 'mltta[parquet]'"
-        ) from None
+        said = f"{address}: reading from a store needs pyarrow: pip install 'mltta[parquet]'"
+        raise ConfigError(said) from None
     if "@" in urlsplit(address).netloc:
-        raise ConfigError(
-            "keys do not belong in an address, which is written down: set them in the environment"
-        )
+        said = "keys do not belong in an address, which is written down: set them in the environment"
+        raise ConfigError(said)
     try:
         store, path = fs.FileSystem.from_uri(address)
     except (OSError, ValueError, NotImplementedError) as error:

@@ -48,9 +48,8 @@ def _take(path: Path, what: str) -> IO[bytes]:
             file.close()
             if error.errno in _TAKEN or (owner is not None and _lives(*owner)):
                 who = f"process {owner[1]} on {owner[0]}" if owner else "another process"
-                raise MlttaError(
-                    f"{what} is being written by {who}; wait until it ends, stop it, or write elsewhere"
-                ) from None
+                said = f"{what} is being written by {who}; wait until it ends, stop it, or write elsewhere"
+                raise MlttaError(said) from None
             file = path.open("ab+")  # a disk without locks: the number has to do
         with suppress(OSError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):  # not one that its owner just removed

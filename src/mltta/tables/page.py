@@ -93,7 +93,6 @@ def _checked(svg: str) -> str:
         for name, value in element.attrib.items():
             outside = name.endswith("href") and not value.startswith(("#", "data:image/"))
             if outside or name.startswith("on"):
-                raise ConfigError(
-                    f"A figure of the page has {name}={value[:60]!r}, which a page on its own cannot use."
-                )
+                said = f"A figure of the page has {name}={value[:60]!r}, which a page on its own cannot use."
+                raise ConfigError(said)
     return svg.strip()
