@@ -15,12 +15,8 @@ Ties = Literal["grouped", "released"]
 Absent = Literal["zero", "skip"]
 
 #: (least, most) labels of an image, both inclusive, None for no limit
-LABEL_BINS: Mapping[str, tuple[int, int | None]] = {
-    "1-2": (1, 2),
-    "3-4": (3, 4),
-    "5-7": (5, 7),
-    "8+": (8, None),
-}
+LABEL_BINS: Mapping[str, tuple[int, int | None]]
+LABEL_BINS = {"1-2": (1, 2), "3-4": (3, 4), "5-7": (5, 7), "8+": (8, None)}
 
 
 def columns(values: ArrayLike, targets: ArrayLike) -> Iterator[tuple[Array, Array]]:
@@ -150,10 +146,8 @@ def by_label_count(
 ) -> dict[str, CountBin]:
     """mAP among the images with few and with many labels; ``bins`` says by name how many, as `LABEL_BINS` does."""
     count = (np.asarray(targets) == 1).sum(axis=1)
-    rows = {
-        name: np.flatnonzero((count >= least) & (count <= (np.inf if most is None else most)))
-        for name, (least, most) in bins.items()
-    }
+    ranges = ((name, least, np.inf if most is None else most) for name, (least, most) in bins.items())
+    rows = {name: np.flatnonzero((count >= least) & (count <= most)) for name, least, most in ranges}
     ap: dict[str, list[float]] = {name: [] for name in bins}
     for score, target in columns(scores, targets):
         for name, row in rows.items():

@@ -89,10 +89,9 @@ def is_running(process: int) -> bool:
     """Whether a process of this machine has not ended, as far as can be told: on Windows asking would end it."""
     if sys.platform == "win32":
         return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        pass
+    with suppress(OSError, OverflowError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
     return True

@@ -39,10 +39,8 @@ class Section:
 
 def html_page(title: str, sections: Sequence[Section]) -> str:
     """The whole report as one HTML document."""
-    entries = "\n".join(
-        f'<li><a href="#s{number}">{html.escape(section.heading)}</a></li>'
-        for number, section in enumerate(sections, start=1)
-    )
+    heads = [html.escape(section.heading) for section in sections]
+    entries = "\n".join(f'<li><a href="#s{i}">{head}</a></li>' for i, head in enumerate(heads, start=1))
     contents = f'<nav aria-label="Contents"><ol>\n{entries}\n</ol></nav>' if len(sections) > 1 else ""
     body = "\n".join(_section(number, section) for number, section in enumerate(sections, start=1))
     return f"""<!DOCTYPE html>
