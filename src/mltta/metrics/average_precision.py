@@ -15,31 +15,24 @@ Ties = Literal["grouped", "released"]
 Absent = Literal["zero", "skip"]
 
 #: (least, most) labels of an image, both inclusive, None for no limit
-LABEL_BINS: Mapping[str, tuple[int, int | None]] = {
-    "1-2": (1, 2),
-    "3-4": (3, 4),
-    "5-7": (5, 7),
-    "8+": (8, None),
-}
+LABEL_BINS: Mapping[str, tuple[int, int | None]]
+LABEL_BINS = {"1-2": (1, 2), "3-4": (3, 4), "5-7": (5, 7), "8+": (8, None)}
 
 
 def columns(values: ArrayLike, targets: ArrayLike) -> Iterator[tuple[Array, Array]]:
     """Each label's values and targets (N,), checked; only one label at a time is copied."""
     value, target = np.asarray(values), np.asarray(targets)
     if value.shape != target.shape or value.ndim != 2 or not value.size:
-        raise ValueError(
-            f"scores {value.shape} and targets {target.shape} must be the same (N, C), not empty"
-        )
+        said = f"scores {value.shape} and targets {target.shape} must be the same (N, C), not empty"
+        raise ValueError(said)
     for c in range(value.shape[1]):
         column, truth = np.ascontiguousarray(value[:, c]), np.ascontiguousarray(target[:, c])
         if bad := int(np.count_nonzero(~np.isfinite(column))):
-            raise ValueError(
-                f"{bad} scores of label {c} (counted from 0) are NaN or infinite: they have no rank"
-            )
+            said = f"{bad} scores of label {c} (counted from 0) are NaN or infinite: they have no rank"
+            raise ValueError(said)
         if not ((truth == 1) | (truth == 0) | (truth == -1)).all():
-            raise ValueError(
-                f"targets of label {c} (counted from 0) must be 1 present, 0 absent or -1 left out"
-            )
+            said = f"targets of label {c} (counted from 0) must be 1 present, 0 absent or -1 left out"
+            raise ValueError(said)
         yield column, truth.astype(np.int8, copy=False)
 
 
@@ -153,10 +146,8 @@ def by_label_count(
 ) -> dict[str, CountBin]:
     """mAP among the images with few and with many labels; ``bins`` says by name how many, as `LABEL_BINS` does."""
     count = (np.asarray(targets) == 1).sum(axis=1)
-    rows = {
-        name: np.flatnonzero((count >= least) & (count <= (np.inf if most is None else most)))
-        for name, (least, most) in bins.items()
-    }
+    ranges = ((name, least, np.inf if most is None else most) for name, (least, most) in bins.items())
+    rows = {name: np.flatnonzero((count >= least) & (count <= most)) for name, least, most in ranges}
     ap: dict[str, list[float]] = {name: [] for name in bins}
     for score, target in columns(scores, targets):
         for name, row in rows.items():

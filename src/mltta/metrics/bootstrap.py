@@ -31,8 +31,7 @@ def bootstrap_map(
         part = drawn[start : start + step]
         copies = rng.multinomial(n, share, len(part)).astype(np.uint8)
         total, counted = np.zeros(len(part)), np.zeros(len(part), dtype=int)
-        for label in ranked:
-            ap = label.drawn(copies)
+        for ap in (label.drawn(copies) for label in ranked):
             total += np.nan_to_num(ap)
             counted += ~np.isnan(ap)
         part[:] = np.where(counted > 0, ratio(total, counted), np.nan)

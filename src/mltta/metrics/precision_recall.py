@@ -65,10 +65,9 @@ def set_metrics(predicted: ArrayLike, targets: ArrayLike) -> SetMetrics:
 def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = 15) -> float:
     """Expected calibration error over all pairs of image and label, 0 to 1, in bins of equal width."""
     # a bin starts with its lower edge, so that exactly 1 has a bin of its own, as in torchmetrics
-    count, confidence, present = np.zeros(bins + 1), np.zeros(bins + 1), np.zeros(bins + 1)
+    count, confidence, present = np.zeros((3, bins + 1))
     for probability, target in columns(probabilities, targets):
-        kept = target >= 0
-        probability, target = probability[kept], target[kept]
+        probability, target = probability[target >= 0], target[target >= 0]
         if ((probability < 0) | (probability > 1)).any():
             raise ValueError("probabilities must lie between 0 and 1: apply a softmax or sigmoid first")
         edges = np.linspace(0, 1, bins + 1, dtype=np.result_type(probability, np.float32))

@@ -23,17 +23,17 @@ def write_tags(part: Path, format: str, records: Iterable[Record], page: Page) -
         from mltta.output.gallery import write_gallery
 
         write_gallery(part, records, page)
+    elif format == "coco":
+        part.write_text(coco_text(records, page), encoding="utf-8", newline="")
     else:
-        {"coco": write_coco, "fiftyone": write_fiftyone}[format](part, records, page)
-
-
-def write_coco(part: Path, records: Iterable[Record], page: Page) -> None:
-    """COCO's lists: images, categories, and an annotation for every label of an image, with its score and no box."""
-    part.write_text(coco_text(records, page), encoding="utf-8", newline="")
+        write_fiftyone(part, records, page)
 
 
 def coco_text(records: Iterable[Record], page: Page) -> str:
-    """The same as text; images that failed have no entry, those that show nothing have no annotations."""
+    """COCO's lists: images, categories, and an annotation for every label of an image, with its score and no box.
+
+    Images that failed have no entry, those that show nothing have no annotations.
+    """
     numbers = {label: number for number, label in enumerate(page.labels, start=1)}
     images: list[dict[str, object]] = []
     annotations: list[dict[str, object]] = []
@@ -42,16 +42,22 @@ def coco_text(records: Iterable[Record], page: Page) -> str:
             continue
         images.append({"id": len(images) + 1, "file_name": printable(record["image"])})
         for item in record["labels"]:
-            known = {"id": len(annotations) + 1, "image_id": len(images)}
-            label = {"category_id": numbers[item["label"]], "score": round(item["score"], 6)}
-            annotations.append({**known, **label})
+            known = {
+                "id": len(annotations) + 1,
+                "image_id": len(images),
+                "category_id": numbers[item["label"]],
+            }
+            annotations.append(known | {"score": round(item["score"], 6)})
     categories = [{"id": number, "name": label} for label, number in numbers.items()]
     parts = {"images": images, "categories": categories, "annotations": annotations}
     lists = ",\n".join(
-        f'"{name}": [\n' + ",\n".join(json.dumps(one, ensure_ascii=False) for one in entries) + "\n]"
-        for name, entries in parts.items()
+        f'"{name}": [\n' + ",\n".join(map(_json, part)) + "\n]" for name, part in parts.items()
     )
     return printable("{\n" + lists + "\n}\n")
+
+
+def _json(held: object) -> str:
+    return json.dumps(held, ensure_ascii=False)
 
 
 def write_fiftyone(part: Path, records: Iterable[Record], page: Page) -> None:
@@ -59,18 +65,12 @@ def write_fiftyone(part: Path, records: Iterable[Record], page: Page) -> None:
 
     FiftyOne also asks for a folder data beside it, which stays empty: full paths say where the images are.
     """
-    labels = {
-        printable(str(Path(record["image"]).absolute())): [
-            {"label": item["label"], "confidence": round(item["score"], 6)} for item in record["labels"]
-        ]
-        for record in records
-        if "error" not in record
-    }
-    entries = ",\n".join(
-        f"{json.dumps(path, ensure_ascii=False)}: {json.dumps(own, ensure_ascii=False)}"
-        for path, own in labels.items()
-    )
-    classes = json.dumps(list(page.labels), ensure_ascii=False)
-    text = f'{{"classes": {classes},\n"labels": {{\n{entries}\n}}}}\n'
-    part.write_text(text, encoding="utf-8", newline="")
     page.path.with_name("data").mkdir(exist_ok=True)
+    labels: dict[str, list[dict[str, object]]] = {}
+    for record in records:
+        if "error" not in record:
+            own = [{"label": one["label"], "confidence": round(one["score"], 6)} for one in record["labels"]]
+            labels[printable(str(Path(record["image"]).absolute()))] = own
+    entries = ",\n".join(f"{_json(path)}: {_json(own)}" for path, own in labels.items())
+    text = f'{{"classes": {_json(list(page.labels))},\n"labels": {{\n{entries}\n}}}}\n'
+    part.write_text(text, encoding="utf-8", newline="")

@@ -23,17 +23,8 @@ COLUMNS = {
     False: ("image", "label", "score", "present", "error"),
     True: ("image", "present", "labels", "scores", "error"),
 }
-SUFFIXES = {
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".html": "html",
-    ".htm": "html",
-    ".txt": "table",
-}
+SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+SUFFIXES |= {".pq": "parquet", ".html": "html", ".htm": "html", ".txt": "table"}
 #: formats with rows, which can be one per image
 WIDE = {"csv", "parquet"}
 
@@ -122,9 +113,8 @@ def table_rows(record: Record, wide: bool) -> list[tuple[Any, ...]]:
     items, present = record["labels"], record["present"]
     if wide:
         return [(image, present, [one["label"] for one in items], [one["score"] for one in items], None)]
-    if not items:
-        return [(image, None, None, None, None)]
-    return [(image, one["label"], one["score"], one["label"] in present, None) for one in items]
+    rows = [(image, one["label"], one["score"], one["label"] in present, None) for one in items]
+    return rows or [(image, None, None, None, None)]
 
 
 def _cell(value: Any) -> str:
@@ -143,12 +133,7 @@ def _json(record: Record, indent: int | None = None) -> str:
 
 
 def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> TextFormat:
-    """A table for people: score, bar, label.
-
-    Args:
-        bar: what bars are made of.
-        styled: with the marks of a terminal.
-    """
+    """A table for people: score, bar of the character given, label; ``styled`` with the marks of a terminal."""
 
     def text(record: Record) -> str:
         if "error" in record:  # listed together at the end, where they are not overlooked

@@ -8,6 +8,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,8 @@ INSIDE = 5_000
 
 def for_gallery(photo: Path, where: Mapping[str, NDArray[np.float32]]) -> dict[str, Any]:
     """What a record needs for the gallery: a small copy of the photo, and where labels were found."""
-    found: dict[str, Any] = {"thumbnail": thumbnail(photo)}
-    if where:
-        found["where"] = {
-            label: base64.b64encode(levels(grid).tobytes()).decode() for label, grid in where.items()
-        }
-    return found
+    heat = {label: base64.b64encode(levels(grid).tobytes()).decode() for label, grid in where.items()}
+    return {"thumbnail": thumbnail(photo)} | ({"where": heat} if heat else {})
 
 
 def thumbnail(photo: Path) -> str:
@@ -63,10 +60,8 @@ def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
     head = template.replace("{style}", style).replace("{title}", html.escape(page.path.stem))
     left = enumerate(records)
     with part.open("w", encoding="utf-8", newline="") as file:
-        names = (
-            f'<script type="application/json" id="names" data-chunk="{CHUNK}">{_script(list(page.labels))}'
-        )
-        file.write(f"{head}{names}</script>\n")
+        file.write(f'{head}<script type="application/json" id="names" data-chunk="{CHUNK}">')
+        file.write(f"{_script(list(page.labels))}</script>\n")
         while some := list(islice(left, CHUNK)):
             rows, thumbs = [], []
             for number, record in some:
@@ -92,12 +87,10 @@ def _row(record: Record, numbers: Mapping[str, int], home: Path) -> dict[str, An
 
 def _thumbnail_of(record: Record) -> str:
     """The thumbnail that was kept, or a new one; "-" where there is none."""
-    if "error" in record:
-        return "-"
-    try:
-        return str(record.get("thumbnail") or thumbnail(Path(record["image"])))
-    except MlttaError:  # the photo is gone since
-        return "-"
+    with suppress(MlttaError):  # the photo is gone since
+        if "error" not in record:
+            return str(record.get("thumbnail") or thumbnail(Path(record["image"])))
+    return "-"
 
 
 def _put(folder: Path, number: int, thumb: str) -> str:
@@ -114,10 +107,9 @@ def _url(image: str, home: Path) -> str:
     """How a page in one folder calls a photo in another."""
     photo = os.path.abspath(image)
     try:
-        near = os.path.relpath(photo, home.absolute())
+        return quote(os.fsencode(os.path.relpath(photo, home.absolute()).replace(os.sep, "/")))
     except ValueError:  # another drive
         return Path(photo).as_uri()
-    return quote(os.fsencode(near.replace(os.sep, "/")))
 
 
 def _script(held: object) -> str:

@@ -35,7 +35,6 @@ def open_pyarrow() -> tuple[Any, Any]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise ConfigError(
-            "parquet needs pyarrow: pip install 'mltta[parquet]', or write .csv instead"
-        ) from None
+        said = "parquet needs pyarrow: pip install 'mltta[parquet]', or write .csv instead"
+        raise ConfigError(said) from None
     return pyarrow, parquet

@@ -9,6 +9,7 @@ import io
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,27 +69,23 @@ class Partitions:
             return
         held = unsealed(content, FORMAT) or unsealed(content, OLD)
         if held is None:
-            raise MlttaError(
-                f"{self.folder}/{MANIFEST} is damaged, so nothing is known of its parts; {OTHERWISE}"
-            )
+            said = f"{self.folder}/{MANIFEST} is damaged, so nothing is known of its parts; {OTHERWISE}"
+            raise MlttaError(said)
         self.settings, self.count, self._old = held["settings"], held["shards"], held["format"] == OLD
         self.parts = {one["shard"]: Part(**one) for one in held["parts"]}
 
     def begin(self, settings: Mapping[str, Any]) -> None:
         """Go on with what was begun with the same settings, or start; other settings are refused."""
         if self._old:
-            raise MlttaError(
-                f"{self.folder} was begun by version 0.2.0, which this version can read but not resume; {OTHERWISE}"
-            )
+            said = "was begun by version 0.2.0, which this version can read but not resume"
+            raise MlttaError(f"{self.folder} {said}; {OTHERWISE}")
         if self.settings is not None:
             refuse_others(str(self.folder), self.settings, settings)
-        else:
-            strangers = [name for name in self.folder.names() if name[:1] not in "_."]
-            if strangers:
-                raise MlttaError(
-                    f"{self.folder} holds {strangers[0]} but no {MANIFEST}, so --ray did not begin it; give another -o"
-                )
-            self.settings = json.loads(json.dumps(settings))
+            return
+        if strangers := [name for name in self.folder.names() if name[:1] not in "_."]:
+            said = f"but no {MANIFEST}, so --ray did not begin it; give another -o"
+            raise MlttaError(f"{self.folder} holds {strangers[0]} {said}")
+        self.settings = json.loads(json.dumps(settings))
 
     def planned(self, count: int) -> None:
         """Say how many shards there are to be."""
@@ -118,18 +115,13 @@ class Partitions:
     def records(self) -> Iterator[Record]:
         """Every photo's record, in the order of the sources; a part that is not what was written is refused."""
         if len(self.parts) < self.count:
-            raise MlttaError(
-                f"{self.folder} is not finished: {len(self.parts):,} of {self.count:,} shards are done; rerun the "
-                "command that began it"
-            )
+            done = f"{len(self.parts):,} of {self.count:,} shards are done"
+            raise MlttaError(f"{self.folder} is not finished: {done}; rerun the command that began it")
         _, parquet = open_pyarrow()
         for _, part in sorted(self.parts.items()):
-            content = whole_part(self.folder, part)
-            if content is None:
-                raise MlttaError(
-                    f"{self.folder}/{part.name} is missing or damaged; rerun the command that wrote it, which redoes "
-                    "it alone"
-                )
+            if (content := whole_part(self.folder, part)) is None:
+                said = "is missing or damaged; rerun the command that wrote it, which redoes it alone"
+                raise MlttaError(f"{self.folder}/{part.name} {said}")
             for row in parquet.read_table(io.BytesIO(content)).to_pylist():
                 if row["error"] is not None:
                     yield {"image": row["image"], "error": row["error"]}
@@ -141,12 +133,11 @@ class Partitions:
 
 def whole_part(folder: Folder, part: Part) -> bytes | None:
     """A shard's file, if it is the one that the manifest knows."""
-    try:
+    with suppress(OSError):
         content = folder.read(part.name)
-    except OSError:
-        return None
-    same = len(content) == part.size and f"{of_bytes(content):08x}" == part.crc32
-    return content if same else None
+        if len(content) == part.size and f"{of_bytes(content):08x}" == part.crc32:
+            return content
+    return None
 
 
 def part_bytes(records: Iterable[Record]) -> bytes:
@@ -158,6 +149,5 @@ def part_bytes(records: Iterable[Record]) -> bytes:
 
 def is_partitions(path: Path | str) -> bool:
     """Whether a folder, near or far, holds partitions that can be read back."""
-    if is_remote(str(path)):
-        return MANIFEST in Folder(str(path)).names()
-    return Path(path, MANIFEST).is_file()
+    remote = is_remote(str(path))
+    return MANIFEST in Folder(str(path)).names() if remote else Path(path, MANIFEST).is_file()

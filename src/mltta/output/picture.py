@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,14 @@ INK, FAINT, BAR = "#1b1f24", "#6b7280", "#0f766e"
 def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
     """The photo at a fixed height with bars of the labels shown; where the best one was found, the photo is warm."""
     photo = _at_height(image, HEIGHT)
-    width = photo.width
-    canvas = Image.new("RGB", (width + PANEL, HEIGHT), "white")
+    left, right = photo.width + MARGIN, photo.width + PANEL - MARGIN
+    canvas = Image.new("RGB", (photo.width + PANEL, HEIGHT), "white")
     heat = next((tags.where[label] for label in tags.present if label in tags.where), None)
     canvas.paste(photo if heat is None else warmed(photo, heat), (0, 0))
     draw = ImageDraw.Draw(canvas)
     font, small = ImageFont.load_default(size=17), ImageFont.load_default(size=13)
-    left, right = width + MARGIN, width + PANEL - MARGIN
-    step = (HEIGHT - 2 * MARGIN) / max(rows, 1)
     for i, item in enumerate(tags.shown[:rows]):
-        top = MARGIN + i * step
+        top = MARGIN + i * (HEIGHT - 2 * MARGIN) / max(rows, 1)
         draw.text((left, top), _fit(draw, item["label"], font, right - left - 60), INK, font)
         score = f"{item['score']:.2f}"
         draw.text((right - draw.textlength(score, small), top + 4), score, FAINT, small)
@@ -52,9 +50,8 @@ def levels(heat: NDArray[np.float32]) -> NDArray[np.uint8]:
 def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:
     """The photo once for each label shown, warm where it was found, its name and score below."""
     shown = [item for item in tags.shown if item["label"] in tags.where][:most]
-    height, font = 240, ImageFont.load_default(size=17)
-    small = _at_height(image, height)
-    width = small.width
+    font, small = ImageFont.load_default(size=17), _at_height(image, 240)
+    width, height = small.size
     across = min(4, max(1, len(shown)))
     down = max(1, -(-len(shown) // across))
     sheet = Image.new("RGB", (across * (width + MARGIN) + MARGIN, down * (height + 40) + MARGIN), "white")
@@ -73,12 +70,7 @@ def _at_height(image: Image.Image, height: int) -> Image.Image:
     return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
-def _fit(
-    draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, room: float
-) -> str:
+def _fit(draw: ImageDraw.ImageDraw, text: str, font: Any, room: float) -> str:
     """Shorten a label that is wider than its room."""
-    if draw.textlength(text, font) <= room:
-        return text
-    while text and draw.textlength(text + "…", font) > room:
-        text = text[:-1]
-    return text + "…"
+    cuts = (text, *(text[:length] + "…" for length in range(len(text), 0, -1)))
+    return next((cut for cut in cuts if draw.textlength(cut, font) <= room), "…")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from mltta.errors import ConfigError
+from mltta.output.exchange import coco_text
 from mltta.output.formats import Page, Record, TextFormat, csv_lines, refuse_wide, table_lines, text_format
 
 
@@ -65,26 +66,21 @@ class Screen:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and self._labels is not None:
-                if self._text is not None:
-                    self._say(self._text.tail)
-                else:
-                    from mltta.output.exchange import coco_text
-
-                    self._say(coco_text(self._kept, Page(Path(), len(self._kept), self._labels)))
+                page = Page(Path(), len(self._kept), self._labels)
+                self._say(coco_text(self._kept, page) if self._text is None else self._text.tail)
         finally:
             if self.paths:
                 self._file.close()
 
     def _say(self, text: str) -> None:
         """Write what the stream can take of a text, and escape the rest."""
-        if not text:
-            return
-        try:
-            self._file.write(text)
-        except UnicodeEncodeError:
-            encoding = self._file.encoding or "ascii"
-            self._file.write(text.encode(encoding, "backslashreplace").decode(encoding))
-        self._file.flush()
+        if text:
+            try:
+                self._file.write(text)
+            except UnicodeEncodeError:
+                encoding = self._file.encoding or "ascii"
+                self._file.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            self._file.flush()
 
 
 def _table_for(stream: TextIO) -> TextFormat:

@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from itertools import chain, count
+from contextlib import suppress
+from itertools import chain, count, takewhile
 from pathlib import Path
 
 from mltta.errors import ConfigError
@@ -47,17 +48,14 @@ class Sorting:
     @property
     def home(self) -> Path:
         """The folder that all the others lie in."""
-        parts = self.pattern.parts
-        first = next(i for i, part in enumerate(parts) if LABEL in part)
-        return Path(*parts[:first])
+        return Path(*takewhile(lambda part: LABEL not in part, self.pattern.parts))
 
     def put(self, photo: Path, labels: Sequence[str], dry: bool = False) -> list[Path]:
         """Copy or link a photo for each label; the new files. Those that are there already stay as they are."""
         found = []
         for label in labels:
             folder = Path(*(part.replace(LABEL, safe_name(label)) for part in self.pattern.parts))
-            target = self._free(photo, folder)
-            if target is not None:
+            if (target := self._free(photo, folder)) is not None:
                 found.append(target)
                 if not dry:
                     self._put(photo, target)
@@ -88,12 +86,10 @@ class Sorting:
 
 def _same(photo: Path, other: Path) -> bool:
     """Whether two files are one photo: the same bytes, or JPEGs of the same image data whose keywords differ."""
-    if filecmp.cmp(photo, other, shallow=False):
-        return True
-    try:
-        return Jpeg.of(photo.read_bytes()).rest == Jpeg.of(other.read_bytes()).rest
-    except (OSError, ValueError):
-        return False
+    same = filecmp.cmp(photo, other, shallow=False)
+    with suppress(OSError, ValueError):
+        return same or Jpeg.of(photo.read_bytes()).rest == Jpeg.of(other.read_bytes()).rest
+    return False
 
 
 class PicturePaths:

@@ -72,16 +72,13 @@ class TagsFile:
             return
         seals = self.journal.seals.get(self.path.name)
         if seals is None:
-            raise MlttaError(
-                f"{self.path} exists but has no journal, so it cannot be resumed: {self.journal.path.name} does not "
-                f"name it; {OTHERWISE}"
-            )
+            why = f"{self.journal.path.name} does not name it; {OTHERWISE}"
+            raise MlttaError(f"{self.path} exists but has no journal, so it cannot be resumed: {why}")
         length = self.path.stat().st_size
         found = set(_measure(self.path, [seal.size for seal in seals if seal.size <= length]))
         if not any((seal.size, seal.crc) in found and self._grown(seal, length) for seal in reversed(seals)):
-            raise MlttaError(
-                f"{self.path} was changed since mltta wrote it, and would lose that; {OTHERWISE}"
-            )
+            said = f"{self.path} was changed since mltta wrote it, and would lose that; {OTHERWISE}"
+            raise MlttaError(said)
 
     def _grown(self, seal: Seal, length: int) -> bool:
         """Whether nothing is behind what was sealed but what the journal has behind that seal."""
@@ -151,8 +148,7 @@ class Output:
         """Continue what was begun with the same settings, or start; other settings are refused."""
         self._labels = labels
         if self.journal.settings is not None:
-            refuse_others(self.paths[0], self.journal.settings, settings)
-            return
+            return refuse_others(self.paths[0], self.journal.settings, settings)
         with writing(self.journal.path):
             self.journal.begin(settings)
             for file in self.files:
@@ -202,22 +198,15 @@ def _measure(path: Path, sizes: Sequence[int]) -> list[tuple[int, int]]:
     found, crc, at = [], 0, 0
     with path.open("rb") as file:
         for size in [*sorted(set(sizes)), None]:
-            while size is None or at < size:
-                piece = file.read(1 << 20 if size is None else min(1 << 20, size - at))
-                if not piece:
-                    break
+            while piece := file.read(1 << 20 if size is None else min(1 << 20, size - at)):
                 crc, at = zlib.crc32(piece, crc), at + len(piece)
             found.append((at, crc))
     return found
 
 
 #: what differs of itself when something else does
-_IMPLIES = {
-    "model": ("weights", "arithmetic"),
-    "method": ("settings", "method's file", "views"),
-    "labels": ("synonyms", "texts"),
-    "synonyms": ("texts",),
-}
+_IMPLIES = {"model": ("weights", "arithmetic"), "method": ("settings", "method's file", "views")}
+_IMPLIES |= {"labels": ("synonyms", "texts"), "synonyms": ("texts",)}
 
 
 def refuse_others(path: Path | str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -36,23 +36,16 @@ class KeptRecord:
 
 @dataclass(frozen=True)
 class Seal:
-    """A file at one moment: its length, its checksum, how it was written, and where the journal then ended.
-
-    ``format`` is None for a file that was there before the run and waits to be replaced.
-    """
+    """A file at one moment: its length, its checksum, how it was written, and where the journal then ended."""
 
     size: int
     crc: int
-    format: list[Any] | None
+    format: list[Any] | None  # None: it was there before the run and waits to be replaced
     place: int
 
 
 class TagsJournal:
-    """An append-only file of sealed lines, whose records are read back one by one.
-
-    Args:
-        fresh: take nothing from what is there; ``begin`` replaces it.
-    """
+    """An append-only file of sealed lines, whose records are read back one by one; a ``fresh`` one takes none over."""
 
     def __init__(self, path: Path, fresh: bool = False):
         self.path = path
@@ -71,8 +64,7 @@ class TagsJournal:
         self.close()
         self.kept, self.seals = {}, {}
         self.settings = json.loads(json.dumps(settings))
-        line = sealed_line({"format": FORMAT, "settings": self.settings})
-        atomic.write(self.path, line)
+        atomic.write(self.path, line := sealed_line({"format": FORMAT, "settings": self.settings}))
         self._file, self._end = FileIO(self.path, "r+"), len(line)
 
     def add(self, record: Record, stamp: list[int] | None) -> None:
@@ -136,10 +128,10 @@ class TagsJournal:
                         return  # not ours, or cut off at once: nothing was done then
                     self.settings = held["settings"]
                     if held["format"] != FORMAT:
-                        raise MlttaError(
-                            f"{self.path} is the journal of mltta {self.settings.get('mltta', 'another version')}, "
-                            f"which this version cannot resume; {OTHERWISE}"
+                        said = (
+                            f"is the journal of mltta {self.settings.get('mltta', 'another version')}, which"
                         )
+                        raise MlttaError(f"{self.path} {said} this version cannot resume; {OTHERWISE}")
                 elif "image" in held:
                     self.kept[held["image"]] = KeptRecord(place, line.size, held["stamp"], "error" in held)
                 elif "written" in held:

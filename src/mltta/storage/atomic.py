@@ -41,9 +41,8 @@ def writing(path: Path | str) -> Iterator[None]:
     except OSError as error:
         why, name = error.strerror or str(error), error.filename
         where = f" ({os.fspath(name)})" if name and str(name) != str(path) else ""
-        raise MlttaError(
-            f"{path} cannot be written: {why}{where}. Fix this, then rerun the command to continue"
-        ) from error
+        said = f"{path} cannot be written: {why}{where}. Fix this, then rerun the command to continue"
+        raise MlttaError(said) from error
 
 
 @contextmanager
@@ -90,10 +89,9 @@ def is_running(process: int) -> bool:
     """Whether a process of this machine has not ended, as far as can be told: on Windows asking would end it."""
     if sys.platform == "win32":
         return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        pass
+    with suppress(OSError, OverflowError):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return False
     return True

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 from urllib.parse import urlsplit
 
 from mltta.errors import ConfigError
@@ -46,13 +46,11 @@ def open_store(address: str) -> tuple[Any, str]:
     try:
         from pyarrow import fs
     except ImportError:
-        raise ConfigError(
-            f"{address}: reading from a store needs pyarrow: pip install 'mltta[parquet]'"
-        ) from None
+        said = f"{address}: reading from a store needs pyarrow: pip install 'mltta[parquet]'"
+        raise ConfigError(said) from None
     if "@" in urlsplit(address).netloc:
-        raise ConfigError(
-            "keys do not belong in an address, which is written down: set them in the environment"
-        )
+        said = "keys do not belong in an address, which is written down: set them in the environment"
+        raise ConfigError(said)
     try:
         store, path = fs.FileSystem.from_uri(address)
     except (OSError, ValueError, NotImplementedError) as error:
@@ -80,8 +78,7 @@ class Folder:
             return (self.local / name).read_bytes()
         store, path = open_store(self.address)
         with store.open_input_stream(f"{path}/{name}") as file:
-            content: bytes = file.read()
-        return content
+            return bytes(file.read())
 
     def write(self, name: str, content: bytes) -> None:
         """Put content in a file's place in one step; a store shows an object when all of it has come."""
@@ -89,8 +86,7 @@ class Folder:
             if self.local is not None:
                 file = self.local / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                atomic.write(file, content)
-                return
+                return atomic.write(file, content)
             store, path = open_store(self.address)
             with store.open_output_stream(f"{path}/{name}") as stream:
                 stream.write(content)
@@ -124,5 +120,4 @@ def open_stream(base: str, name: str) -> IO[bytes]:
     if not is_remote(name):
         return open(name, "rb")
     store, _ = open_store(base if is_remote(base) else name)
-    stream: IO[bytes] = store.open_input_stream(name.partition("://")[2])
-    return stream
+    return cast(IO[bytes], store.open_input_stream(name.partition("://")[2]))

@@ -39,10 +39,8 @@ def pull(name: str, patterns: Sequence[str] = PATTERNS) -> Path:
     from huggingface_hub import snapshot_download
 
     repository, revision = parted(name)
-    offline = (
-        f"{repository} is not on this machine and the Hugging Face hub cannot be reached. Connect once so that it is "
-        "cached, or give a local folder."
-    )
+    offline = f"{repository} is not on this machine and the Hugging Face hub cannot be reached."
+    offline += " Connect once so that it is cached, or give a local folder."
     with _asking(offline, f"{repository} could not be fetched from the Hugging Face hub"):
         return Path(snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
 
@@ -60,10 +58,8 @@ def push(
 
     what, name, api = what or str(folder), name.removeprefix(PREFIX), HfApi()
     offline = f"{what} was not sent: the Hugging Face hub cannot be reached. Try again when it can."
-    refused = (
-        f"{what} was not sent: the hub does not let you write to {name}. Log in with `hf auth login` and a token that "
-        "may write there."
-    )
+    refused = f"{what} was not sent: the hub does not let you write to {name}."
+    refused += " Log in with `hf auth login` and a token that may write there."
     with _asking(offline, f"{what} was not sent to {name}", refused):
         url = api.create_repo(name, private=private, exist_ok=True)
         allowed, message = list(files) or PATTERNS, "Upload with mltta"

@@ -16,6 +16,7 @@ from mltta.storage import atomic
 
 #: a byte far behind what is written, as Windows lets nobody read a byte that is locked
 _BYTE = 1 << 30
+_HERE = platform.node() or "this machine"
 _TAKEN = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 
 
@@ -48,14 +49,13 @@ def _take(path: Path, what: str) -> IO[bytes]:
             file.close()
             if error.errno in _TAKEN or (owner is not None and _lives(*owner)):
                 who = f"process {owner[1]} on {owner[0]}" if owner else "another process"
-                raise MlttaError(
-                    f"{what} is being written by {who}; wait until it ends, stop it, or write elsewhere"
-                ) from None
+                said = f"{what} is being written by {who}; wait until it ends, stop it, or write elsewhere"
+                raise MlttaError(said) from None
             file = path.open("ab+")  # a disk without locks: the number has to do
         with suppress(OSError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):  # not one that its owner just removed
                 file.truncate(0)
-                file.write(f"{platform.node() or 'this machine'} {os.getpid()}\n".encode())
+                file.write(f"{_HERE} {os.getpid()}\n".encode())
                 file.flush()
                 return file
         file.close()
@@ -86,5 +86,4 @@ def _owner(file: IO[bytes]) -> tuple[str, int] | None:
 
 def _lives(machine: str, process: int) -> bool:
     """Whether an owner runs still; of another machine's we do not know, so it does."""
-    here = machine == (platform.node() or "this machine")
-    return not here or (atomic.is_running(process) and process != os.getpid())
+    return machine != _HERE or (atomic.is_running(process) and process != os.getpid())

@@ -54,10 +54,9 @@ def reading(where: str | os.PathLike[str], error: type[MlttaError], todo: str) -
 
 def explain(found: BaseException) -> str:
     """What a parser has to say, in a line."""
-    if isinstance(found, RecursionError):
-        return "nested too deeply"
-    if isinstance(found, MemoryError):
-        return "too large for the memory there is"
+    if isinstance(found, (RecursionError, MemoryError)):
+        deep = isinstance(found, RecursionError)
+        return "nested too deeply" if deep else "too large for the memory there is"
     if isinstance(found, KeyError):
         return f"no {found.args[0]!r}" if found.args else "a part is missing"
     said = next((line.strip() for line in str(found).splitlines() if line.strip()), type(found).__name__)
@@ -108,9 +107,7 @@ def read_text(path: Path, budget: int, error: type[MlttaError]) -> str:
     return content.replace("\r\n", "\n").replace("\r", "\n") if "\r" in content else content
 
 
-def parse_json(
-    content: str | bytes, where: str | os.PathLike[str], error: type[MlttaError], todo: str
-) -> Any:
+def parse_json(content: str | bytes, where: str | Path, error: type[MlttaError], todo: str) -> Any:
     """Parse JSON, however deep, long or wrong it is."""
     with reading(where, error, todo):
         return json.loads(content)

@@ -32,10 +32,6 @@ class _Husk:
         pass
 
 
-def _plain_dict(*_: Any) -> dict[Any, Any]:
-    return {}
-
-
 def to_bytes(tensors: Mapping[str, Array], about: Mapping[str, str]) -> bytes:
     """A safetensors file with its checksum; the same tensors and words always give the same bytes."""
     torch_ = all(map(is_torch_array, tensors.values()))
@@ -72,9 +68,8 @@ def read_file(path: Path, allow_torchscript: bool = False) -> tuple[Any, bool]:
     except WeightsError:
         raise
     except pickle.UnpicklingError as error:
-        raise WeightsError(
-            f"{path} was refused: it is no weights file, is damaged, or holds more than tensors and could run code"
-        ) from error
+        why = "it is no weights file, is damaged, or holds more than tensors and could run code"
+        raise WeightsError(f"{path} was refused: {why}") from error
     except Exception as error:
         raise WeightsError(f"{path} is not a weights file that can be read ({reason(error)})") from error
 
@@ -93,13 +88,11 @@ def _husks(path: Path) -> AbstractContextManager[Any]:
     named = torch.serialization.get_unsafe_globals_in_checkpoint(path)  # lists them, runs nothing
     known = [name for name in named if name.startswith(_LEFTOVERS)]
     dicts = ("collections.defaultdict", "builtins.dict")
-    return torch.serialization.safe_globals([(_plain_dict if n in dicts else _Husk, n) for n in known])
+    return torch.serialization.safe_globals([((lambda *_: {}) if n in dicts else _Husk, n) for n in known])
 
 
 def _is_torchscript(path: Path) -> bool:
     if not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
-        return any(
-            re.search(r"/code/|^([^/]*/)?(constants|version)\.pkl$", name) for name in archive.namelist()
-        )
+        return any(map(re.compile(r"/code/|^([^/]*/)?(constants|version)\.pkl$").search, archive.namelist()))

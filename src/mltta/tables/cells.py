@@ -67,19 +67,16 @@ class Table:
     def __post_init__(self) -> None:
         for row in self.rows:
             if len(row.cells) != len(self.columns):
-                raise ConfigError(
-                    f"Row {row.name!r} of table {self.title!r} has {len(row.cells)} cells "
-                    f"for {len(self.columns)} columns; give one cell a column, Cell() where there is nothing."
-                )
+                found = f"Row {row.name!r} of table {self.title!r} has {len(row.cells)} cells"
+                todo = "give one cell a column, Cell() where there is nothing."
+                raise ConfigError(f"{found} for {len(self.columns)} columns; {todo}")
 
     def to_json(self) -> str:
         """JSON that ``from_json`` reads back; cells hold only the fields that are set."""
         held = asdict(self)
         for row in held["rows"]:
-            row["cells"] = [
-                {name: value for name, value in cell.items() if value not in (None, "")}
-                for cell in row["cells"]
-            ]
+            cells = map(dict.items, row["cells"])
+            row["cells"] = [{name: value for name, value in own if value not in (None, "")} for own in cells]
         return json.dumps(held, ensure_ascii=False, indent=1)
 
     @classmethod
@@ -125,10 +122,8 @@ def lay_out(table: Table) -> Grid:
     cells = [cell for row in table.rows for cell in row.cells]
     sources = [_sources([row.cells[column] for row in table.rows]) for column in range(len(table.columns))]
     used = {source for column in sources for source in column}
-    letters: dict[str, str] = {}  # of the distinct notes of cells, in order of appearance
-    for cell in cells:
-        if cell.note:
-            letters.setdefault(cell.note, _letter(len(letters)))
+    notes = dict.fromkeys(cell.note for cell in cells if cell.note)  # distinct, in order of appearance
+    letters = {note: _letter(index) for index, note in enumerate(notes)}
     best = _best(table)
 
     def line(index: int) -> tuple[str, tuple[GridCell, ...]]:

@@ -39,10 +39,8 @@ class Section:
 
 def html_page(title: str, sections: Sequence[Section]) -> str:
     """The whole report as one HTML document."""
-    entries = "\n".join(
-        f'<li><a href="#s{number}">{html.escape(section.heading)}</a></li>'
-        for number, section in enumerate(sections, start=1)
-    )
+    heads = [html.escape(section.heading) for section in sections]
+    entries = "\n".join(f'<li><a href="#s{i}">{head}</a></li>' for i, head in enumerate(heads, start=1))
     contents = f'<nav aria-label="Contents"><ol>\n{entries}\n</ol></nav>' if len(sections) > 1 else ""
     body = "\n".join(_section(number, section) for number, section in enumerate(sections, start=1))
     return f"""<!DOCTYPE html>
@@ -93,7 +91,6 @@ def _checked(svg: str) -> str:
         for name, value in element.attrib.items():
             outside = name.endswith("href") and not value.startswith(("#", "data:image/"))
             if outside or name.startswith("on"):
-                raise ConfigError(
-                    f"A figure of the page has {name}={value[:60]!r}, which a page on its own cannot use."
-                )
+                said = f"A figure of the page has {name}={value[:60]!r}, which a page on its own cannot use."
+                raise ConfigError(said)
     return svg.strip()

@@ -129,10 +129,9 @@ def label_logits(
     others = [index for index in ranked if labels[index] not in truth][: max(top - len(true), 0)]
     shown = sorted({*true, *others}, key=lambda index: start[index])
     with drawing():
-        height = max(3.4, 1.3 + 0.26 * len(shown))
-        figure = Figure(figsize=(3.2 + 2.1 * len(scores), height), layout="constrained")
-        panels = figure.subplots(1, len(scores) + 1, width_ratios=[1.5, *[1.4] * len(scores)])
-        frame, *bars = list(panels)
+        size = 3.2 + 2.1 * len(scores), max(3.4, 1.3 + 0.26 * len(shown))
+        figure = Figure(figsize=size, layout="constrained")
+        frame, *bars = figure.subplots(1, len(scores) + 1, width_ratios=[1.5, *[1.4] * len(scores)])
         frame.set_axis_off()
         limits = _limits([values[index] for values in scores.values() for index in shown])
         for position, (axes, (name, values)) in enumerate(zip(bars, scores.items(), strict=True)):
@@ -146,8 +145,10 @@ def label_logits(
             axes.set_title(fill(name, 22))
             axes.set_xlabel(xlabel)
         figure.suptitle(fill(title, 30 * (len(scores) + 1)))
-        keys: list[Artist] = [Patch(color=_TRUE, label="true label")]
-        keys.append(Patch(color=_OTHER, label="other label"))
+        keys: list[Artist] = [
+            Patch(color=_TRUE, label="true label"),
+            Patch(color=_OTHER, label="other label"),
+        ]
         if len(scores) > 1:
             ink, was = bars[0].spines["bottom"].get_edgecolor(), f"{next(iter(scores))} was here"
             keys.append(Line2D([], [], color=ink, marker="|", markersize=9, linestyle="", label=was))
@@ -157,10 +158,9 @@ def label_logits(
 
 
 def _panel(axes: Axes, values: Sequence[float], true: Sequence[bool], limits: tuple[float, float]) -> None:
-    low, high = limits
-    colour = [_TRUE if flag else _OTHER for flag in true]
+    colour, low = [_TRUE if flag else _OTHER for flag in true], limits[0]
     axes.barh(range(len(values)), [value - low for value in values], 0.72, left=low, color=colour)
-    axes.set_xlim(low, high)
+    axes.set_xlim(limits)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_ylim(-0.6, len(values) - 0.4)
     axes.tick_params(axis="y", length=0)
@@ -190,8 +190,7 @@ def _embedded(image: Image.Image, figure: Figure, frame: Axes, longest: int = 32
     data = io.BytesIO()
     small.save(data, "JPEG", quality=85)
     uri = "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()
-    width, height = (72 * inches for inches in figure.get_size_inches())
-    box = frame.get_position()
+    (width, height), box = 72 * figure.get_size_inches(), frame.get_position()
     place = f'x="{box.x0 * width:.1f}" y="{(1 - box.y1) * height:.1f}"'
     size = f'width="{box.width * width:.1f}" height="{box.height * height:.1f}"'
     return f' <image {place} {size} preserveAspectRatio="xMidYMid meet" href="{uri}"/>\n'
@@ -203,8 +202,7 @@ def _apart(points: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     gap = 0.026 * (max(heights, default=0.0) - min(heights, default=0.0))
     found: dict[str, float] = {}
     free: dict[int, float] = {}
-    for name in sorted(points, key=lambda name: points[name][1]):
-        x, y = points[name]
+    for name, (x, y) in sorted(points.items(), key=lambda point: point[1][1]):
         column = round(math.log2(x)) if x > 0 else 0
         found[name] = max(y, free.get(column, y))
         free[column] = found[name] + gap

@@ -7,6 +7,7 @@ import html
 import io
 import re
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from rich.cells import cell_len
@@ -101,10 +102,8 @@ def _latex(table: Table) -> str:
         lines.append(r"\midrule")
         if group:
             lines.append(rf"\multicolumn{{{grid.width + 1}}}{{l}}{{\textit{{{_tex(group)}}}}} \\")
-        lines += [
-            " & ".join([_tex(name), *(_said(cell, *_TEX, _tex) for cell in row)]) + r" \\"
-            for name, row in rows
-        ]
+        for name, row in rows:
+            lines.append(" & ".join([_tex(name), *(_said(cell, *_TEX, _tex) for cell in row)]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
     for letter, text in grid.remarks:
         lines.append(rf"\par\footnotesize {f'$^{{{letter}}}$ ' if letter else ''}{_tex(text)}")
@@ -150,10 +149,8 @@ def _html_heads(grid: Grid) -> list[str]:
     if not grid.split:
         names = "".join(f'<th scope="col">{html.escape(name)}</th>' for name, _ in grid.heads)
         return [f"<tr><td></td>{names}</tr>"]
-    names = "".join(
-        f'<th colspan="{len(sources)}" scope="colgroup">{html.escape(name)}</th>'
-        for name, sources in grid.heads
-    )
+    heads = ((len(sources), html.escape(name)) for name, sources in grid.heads)
+    names = "".join(f'<th colspan="{width}" scope="colgroup">{name}</th>' for width, name in heads)
     shown = "".join(f'<th scope="col">{source}</th>' for _, sources in grid.heads for source in sources)
     return [f'<tr><td rowspan="2"></td>{names}</tr>', f"<tr>{shown}</tr>"]
 
@@ -167,14 +164,10 @@ def _text(table: Table) -> str:
         lines.append(["", *(" ".join(source) for _, *source in heads)])
     above = len(lines)
     for group, rows in grid.groups:
-        if group:
-            lines.append([group])
+        lines += [[group]] if group else []
         for name, row in rows:
             lines.append([f"  {name}" if group else name, *(_said(cell, *_TEXT) for cell in row)])
-    widths = [
-        max((cell_len(line[column]) for line in lines if column < len(line)), default=0)
-        for column in range(grid.width + 1)
-    ]
+    widths = [max(map(cell_len, column)) for column in zip_longest(*lines, fillvalue="")]
     body = [_aligned(line, widths) for line in lines]
     rule = "─" * (sum(widths) + 2 * grid.width)
     remarks = [f"{f'[{letter}] ' if letter else ''}{text}" for letter, text in grid.remarks]
@@ -195,11 +188,5 @@ def _flat_heads(grid: Grid) -> list[list[str]]:
     return [[name, source] if grid.split else [name] for name, sources in grid.heads for source in sources]
 
 
-FORMATS: dict[str, Callable[[Table], str]] = {
-    "markdown": _markdown,
-    "csv": _csv,
-    "json": lambda table: table.to_json() + "\n",
-    "latex": _latex,
-    "html": _html,
-    "text": _text,
-}
+FORMATS: dict[str, Callable[[Table], str]] = {"markdown": _markdown, "csv": _csv}
+FORMATS |= {"json": lambda table: table.to_json() + "\n", "latex": _latex, "html": _html, "text": _text}

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import cycle
 from typing import Any
 
 import matplotlib
@@ -45,9 +46,11 @@ _lock = threading.Lock()
 @contextmanager
 def drawing() -> Iterator[None]:
     """Our style alone, whatever the user's own is; theirs is back afterwards."""
-    own = ("backend", "date.", "interactive", "toolbar", "webagg", "timezone")
-    found = matplotlib.rcParamsDefault.items()
-    defaults: dict[Any, Any] = {name: value for name, value in found if not name.startswith(own)}
+    own, found = (
+        ("backend", "date.", "interactive", "toolbar", "webagg", "timezone"),
+        matplotlib.rcParamsDefault,
+    )
+    defaults: dict[Any, Any] = {name: found[name] for name in found if not name.startswith(own)}
     with _lock, matplotlib.rc_context({**defaults, **_STYLE}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's browser has the font
         yield
@@ -56,9 +59,8 @@ def drawing() -> Iterator[None]:
 def colours(names: list[str]) -> dict[str, str]:
     """A colour for each series: the method's own where the name is one, else the next free one."""
     known = {name: KNOWN[name.lower()] for name in names if name.lower() in KNOWN}
-    free = [colour for colour in PALETTE if colour not in known.values()] or list(PALETTE)
-    others = [name for name in names if name not in known]
-    return known | {name: free[index % len(free)] for index, name in enumerate(others)}
+    free = [colour for colour in PALETTE if colour not in known.values()] or PALETTE
+    return known | dict(zip((name for name in names if name not in known), cycle(free), strict=False))
 
 
 def to_svg(figure: Figure, title: str, extra: str = "") -> str:

@@ -18,9 +18,7 @@ class Resources:
     """Photoshop's resources as bytes; all but keywords stay as they are."""
 
     def __init__(self, content: bytes | None):
-        """Args:
-        content: what stands behind ``PHOTOSHOP``; None where there is none. ValueError: it cannot be read.
-        """
+        """From what stands behind ``PHOTOSHOP``; None where there is none. ValueError: it cannot be read."""
         self._blocks = list(_blocks(content or b""))
         iptc = next((data for number, _, data in self._blocks if number == _IPTC), b"")
         self._sets = list(_datasets(iptc))
@@ -41,15 +39,13 @@ class Resources:
 
     def put(self, keywords: Sequence[str]) -> None:
         """Have exactly these keywords; those that stay keep their bytes."""
-        left = list(keywords)
-        kept = []
+        left, kept = list(keywords), []
         for key, data in self._sets:
-            word = _text(data, self._utf8) if key == _KEYWORD else None
-            if word is None:
-                kept.append((key, data))
-            elif word in left:
+            if key == _KEYWORD:
+                if (word := _text(data, self._utf8)) not in left:
+                    continue
                 left.remove(word)
-                kept.append((key, data))
+            kept.append((key, data))
         if not all(word.isascii() for word in left) and not any(key == _CHARSET for key, _ in kept):
             kept.insert(0, (_CHARSET, _UTF8))
         if left and not any(key == (2, 0) for key, _ in kept):
@@ -79,10 +75,8 @@ def _blocks(content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         if content[at : at + 4] != b"8BIM" or at + 7 > len(content):
             raise ValueError("its Photoshop resources are of another kind")
         (number,) = struct.unpack_from(">H", content, at + 4)
-        length = content[at + 6] + 1
-        length += length % 2
-        name = content[at + 6 : at + 6 + length]
-        start = at + 6 + length + 4
+        start = at + 6 + 2 * (content[at + 6] // 2 + 1) + 4
+        name = content[at + 6 : start - 4]
         (size,) = struct.unpack_from(">I", content, start - 4) if start <= len(content) else (1 << 31,)
         if start + size > len(content):
             raise ValueError("its Photoshop resources are cut off")
@@ -98,12 +92,10 @@ def _block(number: int, name: bytes, data: bytes) -> bytes:
 def _datasets(iptc: bytes) -> Iterator[tuple[tuple[int, int], bytes]]:
     at = 0
     while at + 5 <= len(iptc) and iptc[at] == 0x1C:
-        size = int.from_bytes(iptc[at + 3 : at + 5], "big")
-        start = at + 5
-        if size & 0x8000:
-            length = size & 0x7FFF
-            size = int.from_bytes(iptc[start : start + length], "big")
-            start += length
+        size, start = int.from_bytes(iptc[at + 3 : at + 5], "big"), at + 5
+        if size & 0x8000:  # the length of the size
+            start += size & 0x7FFF
+            size = int.from_bytes(iptc[at + 5 : start], "big")
         if start + size > len(iptc):
             break
         yield (iptc[at + 1], iptc[at + 2]), iptc[start : start + size]

@@ -26,18 +26,16 @@ class Jpeg:
             raise ValueError("it is no JPEG")
         at = 2
         segments: list[tuple[int, bytes]] = []
-        while True:
-            if content[at : at + 1] != b"\xff" or at + 4 > len(content):
-                raise ValueError("it is damaged, or not a JPEG of the usual kind")
-            marker = content[at + 1]
-            size = int.from_bytes(content[at + 2 : at + 4], "big")
+        while content[at : at + 1] == b"\xff" and at + 4 <= len(content):
+            marker, end = content[at + 1], at + 2 + int.from_bytes(content[at + 2 : at + 4], "big")
             if marker == _SOS:
                 return cls(segments, content[at:])
             alone = marker in (0xFF, 0x00, 0x01) or 0xD0 <= marker <= 0xD9  # markers without a segment
-            if alone or size < 2 or at + 2 + size > len(content):
-                raise ValueError("it is damaged, or not a JPEG of the usual kind")
-            segments.append((marker, content[at + 4 : at + 2 + size]))
-            at += 2 + size
+            if alone or end < at + 4 or end > len(content):
+                break
+            segments.append((marker, content[at + 4 : end]))
+            at = end
+        raise ValueError("it is damaged, or not a JPEG of the usual kind")
 
     @property
     def several(self) -> bool:
@@ -46,10 +44,8 @@ class Jpeg:
 
     def content(self) -> bytes:
         """The file again."""
-        parts = [b"\xff\xd8"]
-        for marker, payload in self.segments:
-            parts.append(bytes([0xFF, marker]) + (len(payload) + 2).to_bytes(2, "big") + payload)
-        return b"".join([*parts, self.rest])
+        parts = (bytes([0xFF, kind]) + (len(own) + 2).to_bytes(2, "big") + own for kind, own in self.segments)
+        return b"".join([b"\xff\xd8", *parts, self.rest])
 
     def notes(self, head: bytes) -> bytes | None:
         """What stands behind ``XMP`` or ``PHOTOSHOP``; None where there is none."""
@@ -63,8 +59,7 @@ class Jpeg:
         if content is not None and len(head) + len(content) > _MOST:
             raise ValueError("its notes are too long for one segment more")
         marker = _MARKERS[head]
-        places = range(len(self.segments))
-        old = [i for i in places if self.segments[i][0] == marker and self.segments[i][1].startswith(head)]
-        later = [i for i in places if self.segments[i][0] not in (_APP0, _APP1)]
+        old = [i for i, (kind, own) in enumerate(self.segments) if kind == marker and own.startswith(head)]
+        later = [i for i, (kind, _) in enumerate(self.segments) if kind not in (_APP0, _APP1)]
         at = (old or later or [len(self.segments)])[0]
         self.segments[at : at + len(old)] = [] if content is None else [(marker, head + content)]

@@ -34,11 +34,10 @@ def write_sidecar(photo: Path, labels: Sequence[str], dry: bool = False) -> bool
     packet.set(labels)
     if (packet.subjects, packet.ours()) == had:
         return False
-    if not dry:
-        if packet.empty:
-            file.unlink(missing_ok=True)
-        else:
-            _put(file, packet.sidecar(), keep=None)
+    if not dry and packet.empty:
+        file.unlink(missing_ok=True)
+    elif not dry:
+        _put(file, packet.sidecar(), keep=None)
     return True
 
 
@@ -60,9 +59,8 @@ def embed(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
         if (packet.subjects, packet.ours(), resources.keywords) == had:
             return False
         if jpeg.several:
-            raise ValueError(
-                "it holds further pictures, which could no longer be found; use --keywords sidecar"
-            )
+            said = "it holds further pictures, which could no longer be found; use --keywords sidecar"
+            raise ValueError(said)
         jpeg.put(PHOTOSHOP, resources.content())
         jpeg.put(XMP, None if packet.empty else packet.packet())
     except ValueError as error:

@@ -30,10 +30,7 @@ class Packet:
     """An XMP packet that is read, changed and written; all that is not a keyword of ours stays."""
 
     def __init__(self, content: bytes | None, where: str):
-        """Args:
-        content: a packet or a sidecar; None for a new one.
-        where: what it is called in errors.
-        """
+        """From a packet or a sidecar, None for a new one; ``where`` is what it is called in errors."""
         self._where = where
         self._root = ET.Element(f"{{{META}}}xmpmeta") if content is None else _parse(content, where)
         if content is None:
@@ -94,10 +91,8 @@ class Packet:
             between = [own.text, *(one.tail for one in (*lists, *items)), *(held.text for held in lists)]
             bags = all(held.tag in _LISTS and not held.attrib for held in lists) and len(lists) < 2
             if not plain or not bags or own.attrib or any(text and text.strip() for text in between):
-                raise MlttaError(
-                    f"{self._where}: its keywords (dc:subject) have qualifiers, fields or bare text, which adding "
-                    "others would lose; it was left as it is"
-                )
+                said = "qualifiers, fields or bare text, which adding others would lose; it was left as it is"
+                raise MlttaError(f"{self._where}: its keywords (dc:subject) have {said}")
 
     def _put(self, name: str, values: Sequence[str]) -> None:
         if self._items(name) == list(values):
@@ -108,15 +103,14 @@ class Packet:
             for own in one.findall(name):
                 one.remove(own)
         home = self._rdf.find(_DESCRIPTION)
-        if not values:
-            if home is not None and not len(home) and not set(home.attrib) - {_ABOUT}:
-                self._rdf.remove(home)
-            return
-        if home is None:
-            home = ET.SubElement(self._rdf, _DESCRIPTION, {_ABOUT: ""})
-        bag = ET.SubElement(ET.SubElement(home, name), f"{{{RDF}}}Bag")
-        for value in values:
-            ET.SubElement(bag, _ITEM).text = value
+        if values:
+            if home is None:
+                home = ET.SubElement(self._rdf, _DESCRIPTION, {_ABOUT: ""})
+            bag = ET.SubElement(ET.SubElement(home, name), f"{{{RDF}}}Bag")
+            for value in values:
+                ET.SubElement(bag, _ITEM).text = value
+        elif home is not None and not len(home) and not set(home.attrib) - {_ABOUT}:
+            self._rdf.remove(home)
 
 
 def merged(there: Sequence[str], ours: Sequence[str], labels: Sequence[str]) -> tuple[list[str], list[str]]:
