@@ -19,8 +19,8 @@ SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None,
 def offered_methods() -> list[str]:
     """The methods that need nothing but photos: no whole dataset, no second model, no images generated before."""
     return [
-        name
-        for name, cls in zip(list_methods(), map(method_class, list_methods()), strict=True)
+        cls.name
+        for cls in map(method_class, list_methods())
         if not (cls.transductive or "teacher" in cls.requires or hasattr(cls.Config, "generated"))
     ]
 
@@ -135,9 +135,8 @@ class Offer:
         model = _known("model", model, list(self.models))
         method = _known("method", method, list(self.methods))
         if where and self.methods[method].where is Method.where:
-            able = [name for name, cls in self.methods.items() if cls.where is not Method.where]
-            ask = ", ".join(able) or "another"
-            raise ConfigError(f"{method} cannot tell where a label was found; ask {ask}")
+            able = ", ".join(name for name, cls in self.methods.items() if cls.where is not Method.where)
+            raise ConfigError(f"{method} cannot tell where a label was found; ask {able or 'another'}")
         _check_settings(self.methods[method], settings or {})
         chosen = tuple(sorted((settings or {}).items()))
         return Choice(model, method, self.label_set(labels), chosen, where, captions)
@@ -177,8 +176,7 @@ def _check_settings(method: type[Method], settings: Mapping[str, Any]) -> None:
             can = ", ".join(allowed) or "nothing"
             raise ConfigError(f"{name!r} cannot be set here; of {method.name} a call can set {can}")
         rule = allowed[name]
-        counted = isinstance(rule, dict)
-        if counted and (type(value) is not int or not rule["least"] <= value <= rule["most"]):
+        if isinstance(rule, dict) and not (type(value) is int and rule["least"] <= value <= rule["most"]):
             raise ConfigError(f"{name}: give a whole number from {rule['least']} to {rule['most']}")
     method.Config.make(**settings)
 
