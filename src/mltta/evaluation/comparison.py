@@ -65,9 +65,8 @@ class Line:
         gained = self.mean(name) - first.mean(name)
         if len(self.summaries) > 1 or len(first.summaries) > 1:
             return Cell(ours=gained)
-        return Cell(
-            None, gained, *interval_of(self.summaries[0].drawn(name) - first.summaries[0].drawn(name))
-        )
+        drawn = self.summaries[0].drawn(name) - first.summaries[0].drawn(name)
+        return Cell(None, gained, *interval_of(drawn))
 
     @property
     def f1(self) -> float:
@@ -88,10 +87,8 @@ def lines(results: Sequence[Result], draws: int = 1000) -> list[Line]:
         groups.setdefault(same, {}).setdefault(result.folder, result)
     found = [list(group.values()) for group in groups.values()]
     titles = _titles([group[0] for group in found])
-    return [
-        Line(title, tuple(Summary(result, draws) for result in group))
-        for title, group in zip(titles, found, strict=True)
-    ]
+    summaries = [tuple(Summary(result, draws) for result in group) for group in found]
+    return list(map(Line, titles, summaries))
 
 
 def _titles(results: Sequence[Result]) -> list[str]:
@@ -117,15 +114,13 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
     """Methods of one dataset side by side; differences are to the first one, paired image by image."""
     first, run = found[0].summaries[0], found[0].run
     for summary in (summary for line in found for summary in line.summaries):
-        there, other = summary.result.folder, first.result.folder
+        why = ""
         if summary.result.run["dataset_digest"] != run["dataset_digest"]:
-            raise MlttaError(
-                f"{there} was measured on other images than {other}: compare results of one dataset"
-            )
-        if not np.array_equal(summary.result.scored, first.result.scored):
-            raise MlttaError(
-                f"{there} has scores for other images than {other}: finish both, with the same `mltta eval` command"
-            )
+            why = "was measured on other images than {}: compare results of one dataset"
+        elif not np.array_equal(summary.result.scored, first.result.scored):
+            why = "has scores for other images than {}: finish both, with the same `mltta eval` command"
+        if why:
+            raise MlttaError(f"{summary.result.folder} {why.format(first.result.folder)}")
     online = any(line.run["online"] for line in found)
     rows = []
     for line in found:
@@ -135,14 +130,10 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
         cells += [line.map("map_z_score"), Cell(ours=line.f1), Cell(ours=line.ms)]
         rows.append(Row(line.name, (*cells, *[Cell(ours=line.state)] * online)))
     columns = ["mAP", "against the first", "mAP softmax", "against the first, softmax", "mAP z-score"]
-    columns += ["F1 of sets", "ms per image", *["state, MB"] * online]
-    return Table(
-        title or f"{run['dataset']}, {run['model']}",
-        tuple(columns),
-        tuple(rows),
-        tuple(_notes(found)),
-        lower_is_better=("ms per image", "state, MB"),
-    )
+    lower = ("ms per image", "state, MB")
+    columns += ["F1 of sets", *lower[: 1 + online]]
+    title = title or f"{run['dataset']}, {run['model']}"
+    return Table(title, tuple(columns), tuple(rows), tuple(_notes(found)), lower_is_better=lower)
 
 
 def _notes(found: Sequence[Line]) -> list[str]:

@@ -22,12 +22,9 @@ def comparison_section(found: Sequence[Line]) -> Section:
     """Table, AP of each label and gain by label count of methods on one dataset; the first is what gains are over."""
     run = found[0].run
     where = f"{run['dataset']}, {run['model']}"
-    figures = [
-        Plot(
-            per_class(f"AP of each label, {where}", run["labels"], {x.title: _per_class(x) for x in found}),
-            "Labels sorted by the first method's AP.",
-        )
-    ]
+    by_label = {x.title: np.mean([one.per_class for one in x.summaries], axis=0).tolist() for x in found}
+    drawn = per_class(f"AP of each label, {where}", run["labels"], by_label)
+    figures = [Plot(drawn, "Labels sorted by the first method's AP.")]
     if len(found) > 1:
         figures.append(Plot(gain_by_label_count(found), "Bins without images are left empty."))
     return Section(where, tables=(comparison(found),), figures=tuple(figures))
@@ -62,7 +59,3 @@ def example_section(found: Sequence[Line], dataset: Dataset, count: int = 4) -> 
         figures.append(Plot(label_logits(dataset.ids[index], image, names, scores, truth)))
     said = "The images with the most labels. Bars are logits, the mean over a method's prompts; true labels in colour."
     return Section(f"Examples from {dataset.name}", (said,), figures=tuple(figures))
-
-
-def _per_class(line: Line) -> list[float]:
-    return [float(x) for x in np.mean([summary.per_class for summary in line.summaries], axis=0)]

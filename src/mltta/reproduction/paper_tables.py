@@ -58,22 +58,17 @@ def _average(setting: Setting, measured: Mapping[Setting, Cell]) -> Cell | None:
 def view_figure(place: Bench, done: Reproduction) -> tuple[str, Table]:
     """mAP over the number of views, as a plot and as a table."""
     series = {}
-    for title, method in VIEW_METHODS.items():
+    for name, method in VIEW_METHODS.items():
         settings = [Setting.of(place.model, method, place.key, views=n) for n in VIEWS]
-        if all(setting in done.measured for setting in settings):
-            series[title] = [done.measured[setting] for setting in settings]
-    plot = lines(
-        f"Number of views, {place.title}",
-        VIEWS,
-        {title: [cell.ours for cell in cells] for title, cells in series.items()},
-        "views of an image",
-        "mAP",
-    )
-    rows = tuple(Row(title, tuple(cells)) for title, cells in series.items())
+        if done.measured.keys() >= set(settings):
+            series[name] = [done.measured[setting] for setting in settings]
+    title = f"Number of views, {place.title}"
+    curves = {name: [cell.ours for cell in cells] for name, cells in series.items()}
     # a note below says what a cell's would say 8 times
+    rows = tuple(Row(name, tuple(replace(cell, note="") for cell in cells)) for name, cells in series.items())
     notes = ("RLCF is taught by the model itself.",) if done.teacher == "self" and "RLCF" in series else ()
-    rows = tuple(replace(row, cells=tuple(replace(cell, note="") for cell in row.cells)) for row in rows)
-    return plot, Table(f"Number of views, {place.title}", tuple(map(str, VIEWS)), rows, notes, best="row")
+    plot = lines(title, VIEWS, curves, "views of an image", "mAP")
+    return plot, Table(title, tuple(map(str, VIEWS)), rows, notes, best="row")
 
 
 def own_table(number: int, places: Sequence[Bench], measured: Mapping[Setting, Cell]) -> Table:

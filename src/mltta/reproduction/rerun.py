@@ -84,13 +84,13 @@ def run_each(
             methods[key] = question.method(recipe.method, **recipe.options)
         except ConfigError as error:
             skipped[key] = str(error)
+    if not methods:
+        return {}, skipped
     several = {
         key: [replace(wanted[key], order=order) for order in (orders if method.online else (None,))]
         for key, method in methods.items()
     }
     recipes = [recipe for some in several.values() for recipe in some]
-    if not recipes:
-        return {}, skipped
     done = evaluate(place.dataset, backbone, recipes, template=template, teacher=teacher, **options)
     results = iter(done.results)
     found = {
@@ -133,21 +133,10 @@ class Reproduction:
         """Run settings that share their prompts."""
         known = [setting for setting in settings if setting.method in list_methods()]
         self.skipped |= {TITLES[s.method]: "not among the methods here" for s in settings if s not in known}
-        found, skipped = run_each(
-            place,
-            backbone,
-            {
-                setting: Recipe(setting.method, dict(setting.options), title=TITLES[setting.method])
-                for setting in known
-            },
-            orders=range(self.orders),
-            teacher=self.teacher,
-            out=self.out,
-            **self.options,
-        )
-        self.skipped |= {
-            f"{TITLES[setting.method]} on {place.model}": why for setting, why in skipped.items()
-        }
+        recipes = {s: Recipe(s.method, dict(s.options), title=TITLES[s.method]) for s in known}
+        options = {**self.options, "teacher": self.teacher, "out": self.out}
+        found, skipped = run_each(place, backbone, recipes, orders=range(self.orders), **options)
+        self.skipped |= {f"{TITLES[s.method]} on {place.model}": why for s, why in skipped.items()}
         for setting, (_, line) in found.items():
             self.found[setting] = line
             first, whole = line.summaries[0], line.map()

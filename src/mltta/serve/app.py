@@ -125,8 +125,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             raise Refused(415, "send application/json")
         asked: ExportCall = checked(ExportCall, await request.body())
         content, kind, name = await asyncio.to_thread(export, asked)
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type=kind, headers=headers)
+        return Response(content, 200, {"content-disposition": f'attachment; filename="{name}"'}, kind)
 
     @app.get("/v1/models", summary="Models")
     async def models() -> dict[str, Any]:

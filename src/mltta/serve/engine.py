@@ -115,8 +115,6 @@ class Engine:
         self._thread.join()
 
     def _made(self, job: Job, made: Future[Tagger]) -> None:
-        if not job.wanted:
-            return
         if made.cancelled():
             job.answer.cancel()
         elif (error := made.exception()) is not None:
