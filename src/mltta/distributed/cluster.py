@@ -136,11 +136,7 @@ class Actor:
 
 
 def spread(
-    ray: Any,
-    fitted: Fitted,
-    jobs: Iterable[Any],
-    work: Callable[..., Callable[[Any], Any]],
-    *arguments: Any,
+    ray: Any, fitted: Fitted, jobs: Iterable[Any], work: Callable[..., Callable[[Any], Any]], *arguments: Any
 ) -> Iterator[Any]:
     """What workers make of each job, as it comes; Ray repeats the jobs of a lost worker.
 

@@ -99,13 +99,9 @@ def evaluate(
         raise ConfigError("give at least one method")
     if not len(dataset):
         raise ConfigError(f"{dataset.name} has no images")
+    labels = dataset.labels
     question = Question(
-        backbone,
-        dataset.labels,
-        template=template,
-        descriptions=descriptions,
-        captions=captions,
-        teacher=teacher,
+        backbone, labels, template=template, descriptions=descriptions, captions=captions, teacher=teacher
     )
     # wrong settings are reported here, before any work
     methods = [question.method(recipe.method, recipe.preset, **recipe.options) for recipe in chosen]
@@ -130,16 +126,9 @@ def evaluate(
         orders: dict[int | None, list[_Recording]] = {}
         for run in runs.values():
             orders.setdefault(run.recipe.order if run.method.online else None, []).append(run)
-        how = {"seed": seed, "cache": cache, "execution": execution or Execution()}
+        make = partial(Measure, question, dataset, seed=seed, cache=cache, execution=execution or Execution())
         for order, group in orders.items():
-            _pass(
-                partial(Measure, question, dataset, **how),
-                order,
-                group,
-                done,
-                progress or (lambda *_: None),
-                spread,
-            )
+            _pass(make, order, group, done, progress or (lambda *_: None), spread)
     done.results = [runs[folder].writer.result() for folder in folders]
     done.seconds = time.perf_counter() - start
     return done

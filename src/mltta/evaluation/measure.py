@@ -50,13 +50,9 @@ class Measure:
 
     @cached_property
     def session(self) -> Session:
+        cache, fetch = None if self.cache is False else self._cache, _Photos(self.dataset)
         return Session(
-            self.question,
-            self.methods,
-            seed=self.seed,
-            execution=self.execution,
-            cache=None if self.cache is False else self._cache,
-            fetch=_Photos(self.dataset),
+            self.question, self.methods, seed=self.seed, execution=self.execution, cache=cache, fetch=fetch
         )
 
     @cached_property

@@ -187,15 +187,11 @@ def side_by_side(number: int, measured: Mapping[Setting, Cell] | None = None) ->
     for cell in source.cells:
         ours = measured.get(cell.setting) or _average(cell.setting, measured) or Cell()
         rows.setdefault((cell.group, cell.row), []).append(replace(ours, paper=cell.value))
-    return Table(
-        f"Table {number} of the paper: {source.title}",
-        source.columns,
-        tuple(Row(name, tuple(cells), group) for (group, name), cells in rows.items()),
-        # notes that change how a number is read; spelling and prose are told elsewhere
-        tuple(str(note) for note in source.notes if note.kind in ("average", "disagreement", "inferred")),
-        source.unit,
-        best=_BEST.get(number, "column"),
-    )
+    title = f"Table {number} of the paper: {source.title}"
+    filled = tuple(Row(name, tuple(cells), group) for (group, name), cells in rows.items())
+    # those that change how a number is read; spelling and prose are told elsewhere
+    said = tuple(str(note) for note in source.notes if note.kind in ("average", "disagreement", "inferred"))
+    return Table(title, source.columns, filled, said, source.unit, best=_BEST.get(number, "column"))
 
 
 def _average(setting: Setting, measured: Mapping[Setting, Cell]) -> Cell | None:
@@ -238,15 +234,10 @@ def own_table(number: int, places: Sequence[Bench], measured: Mapping[Setting, C
                 own = {c.column: measured.get(place.at(c.setting), Cell()) for c in block if c.row == name}
                 label, group = (place.title, "") if len(names) == 1 else (name, place.title)
                 rows.append(Row(label, tuple(own.get(column, Cell()) for column in columns), group))
-    return Table(
-        f"Table {number}, our models and images: {source.title}",
-        heads,
-        tuple(rows),
-        ("Seconds are those beyond encoding the views.",) * (number == 4),
-        source.unit,
-        digits=3 if number == 4 else 2,
-        best=_BEST.get(number, "column"),
-    )
+    title = f"Table {number}, our models and images: {source.title}"
+    notes = ("Seconds are those beyond encoding the views.",) * (number == 4)
+    best, digits = _BEST.get(number, "column"), 3 if number == 4 else 2
+    return Table(title, heads, tuple(rows), notes, source.unit, digits=digits, best=best)
 
 
 def _block(cells: Sequence[PaperCell]) -> list[PaperCell]:

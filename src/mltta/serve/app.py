@@ -92,12 +92,9 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         entries = [image_answer(one, asked) for one in await answered(engine.submit(choice, photos), request)]
         for entry in entries:
             metrics.images.labels("tagged" if entry.error is None else "failed").inc()
+        count, seconds = len(choice.labels), round(time.perf_counter() - start, 4)
         return TagAnswer(
-            model=choice.model,
-            method=choice.method,
-            labels=len(choice.labels),
-            images=entries,
-            seconds=round(time.perf_counter() - start, 4),
+            model=choice.model, method=choice.method, labels=count, images=entries, seconds=seconds
         )
 
     async def answered(job: Job, request: Request) -> list[Answered]:

@@ -127,10 +127,8 @@ def _source(name: str, image: bytes | ImageIn, limits: Limits) -> Source:
         if len(content) > limits.image_bytes:
             raise ImageError(f"{name}: more than {limits.image_bytes:,} bytes; make it smaller first")
         wide, tall = image_size(content, name)
-        if wide * tall > limits.megapixels * 1_000_000:
-            raise ImageError(
-                f"{name}: {wide}x{tall} is more than {limits.megapixels} megapixels; make it smaller first"
-            )
+        if wide * tall > (most := limits.megapixels) * 1_000_000:
+            raise ImageError(f"{name}: {wide}x{tall} is more than {most} megapixels; make it smaller first")
     except ImageError as error:
         return partial(_fail, str(error))
     return content

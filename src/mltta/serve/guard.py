@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
@@ -63,7 +63,7 @@ class Guard:
         metrics: Metrics,
         *,
         token: str | None,
-        hosts: Collection[str] | None,
+        hosts: Iterable[str] | None,
     ):
         """Args:
         token: what a call has to show; None asks for nothing.

@@ -69,12 +69,10 @@ class Limits:
         """
         names = [field.name for field in dataclasses.fields(cls)]
         values: dict[str, int] = {}
-        for text in given:
-            name, _, value = text.partition("=")
+        for one in given:
+            name, _, value = one.partition("=")
             if name not in names or not value.isdecimal():
-                raise ConfigError(
-                    f"--limit {text}: give NAME=NUMBER, where NAME is one of {', '.join(names)}"
-                )
+                raise ConfigError(f"--limit {one}: give NAME=NUMBER, where NAME is one of {', '.join(names)}")
             values[name] = int(value)
         return cls(**values)
 
@@ -149,24 +147,22 @@ class Offer:
             if labels.strip() in self.sets:
                 return self.sets[labels.strip()]
             labels = labels.replace("\n", ",").split(",")
-        entries = [label.strip() for label in labels if label.strip()]
+        given = [label.strip() for label in labels if label.strip()]
         limits = self.limits
-        if len(entries) == 1 and entries[0].lower().endswith((".txt", ".csv", ".json")):
-            raise LabelError(
-                f"{entries[0][:80]!r} looks like a file; a call cannot name one: send the labels"
-            )
-        for label in entries:
+        if len(given) == 1 and given[0].lower().endswith((".txt", ".csv", ".json")):
+            raise LabelError(f"{given[0][:80]!r} looks like a file; a call cannot name one: send the labels")
+        for label in given:
             if len(label) > limits.label_length:
                 raise LabelError(
                     f"the label {label[:40]!r}… has {len(label):,} characters; the limit is {limits.label_length}"
                 )
-        words = sum(1 + label.count("|") for label in entries)
+        words = sum(1 + label.count("|") for label in given)
         if words > limits.labels:
             raise LabelError(
                 f"{words:,} labels and synonyms are too many for a call; the limit is {limits.labels:,}; "
                 "whoever runs the server can offer a longer list by name"
             )
-        return LabelSet.of(entries)
+        return LabelSet.of(given)
 
 
 def _check_settings(method: type[Method], settings: Mapping[str, Any]) -> None:
