@@ -12,13 +12,12 @@ from mltta.captions.store import CaptionBase
 from mltta.cli import main
 from mltta.cli.reproduce import load_several, paper_model
 from mltta.errors import ConfigError
-from mltta.evaluation.results_page import comparison_page, example_section
+from mltta.evaluation.comparison import comparison_page, example_section
 from mltta.evaluation.summary import Summary
 from mltta.model.learned_prompts import save_prompts
 from mltta.model.maple import with_prompts
 from mltta.reproduction.paper import Setting
-from mltta.reproduction.paper_tables import own_table, paper_tables, view_figure
-from mltta.reproduction.rerun import Bench, Reproduction, settings_of
+from mltta.reproduction.rerun import Bench, Reproduction, own_table, paper_tables, settings_of, view_figure
 from mltta.storage.folders import cache_folder
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset

@@ -157,9 +157,8 @@ def cut(images: Dataset, options: groups.DatasetRunOptions, seed: int) -> Datase
 
 
 def compare(options: CompareOptions) -> None:
-    from mltta.evaluation.comparison import by_dataset, comparison, lines
+    from mltta.evaluation.comparison import by_dataset, comparison, comparison_page, lines
     from mltta.evaluation.results import find_results
-    from mltta.evaluation.results_page import comparison_page
     from mltta.tables.render import render
 
     given = find_results(options.results)

@@ -69,8 +69,7 @@ class ReproduceOptions(DatasetRunOptions, DeviceOptions):
 
 def reproduce(options: ReproduceOptions) -> None:
     from mltta.reproduction.paper import claims
-    from mltta.reproduction.paper_tables import paper_tables
-    from mltta.reproduction.rerun import Reproduction
+    from mltta.reproduction.rerun import Reproduction, paper_tables
     from mltta.tables.page import Section, html_page
 
     numbers = options.table or (() if options.figure or options.frontier else tuple(range(1, 8)))
@@ -155,8 +154,8 @@ def settings(options: ReproduceOptions, numbers: tuple[int, ...]) -> list[Any]:
 
 def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction) -> Iterator[Section]:
     """The figures of a place, which are written too, and its results side by side."""
-    from mltta.evaluation.results_page import comparison_section, example_section, gain_by_label_count
-    from mltta.reproduction.paper_tables import view_figure
+    from mltta.evaluation.comparison import comparison_section, example_section, gain_by_label_count
+    from mltta.reproduction.rerun import view_figure
     from mltta.tables.page import Section
 
     end = f"{place.model.replace('/', '-')}-{place.key}"

@@ -96,16 +96,13 @@ def connected(address: str | None = None, size: Size | None = None) -> Iterator[
     Args:
         address: "local" always starts one on this machine; None or "auto" does if RAY_ADDRESS names none and none runs.
     """
-    ray, started = open_ray(), False
-    if not ray.is_initialized():
+    ray = open_ray()
+    if started := not ray.is_initialized():
         _connect(ray, address)
-        started = True
     try:
         alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        yield (
-            ray,
-            fit(size or Size(), [(float(own.get("CPU", 0)), float(own.get("GPU", 0))) for own in alive]),
-        )
+        nodes = [(float(own.get("CPU", 0)), float(own.get("GPU", 0))) for own in alive]
+        yield ray, fit(size or Size(), nodes)
     finally:
         if started:
             ray.shutdown()
@@ -118,8 +115,7 @@ def _connect(ray: Any, address: str | None) -> None:
             ray.init(address=address or "auto", **quiet)
             return
     except ConnectionError as error:
-        named = address if address not in (None, "auto") else os.environ.get("RAY_ADDRESS")
-        if named:
+        if named := address if address not in (None, "auto") else os.environ.get("RAY_ADDRESS"):
             raise MlttaError(f"no Ray cluster answers at {named}: {error}") from None
     except ValueError as error:
         raise ConfigError(f"--ray {address} is not the address of a Ray cluster: {error}") from None
@@ -140,11 +136,7 @@ class Actor:
 
 
 def spread(
-    ray: Any,
-    fitted: Fitted,
-    jobs: Iterable[Any],
-    work: Callable[..., Callable[[Any], Any]],
-    *arguments: Any,
+    ray: Any, fitted: Fitted, jobs: Iterable[Any], work: Callable[..., Callable[[Any], Any]], *arguments: Any
 ) -> Iterator[Any]:
     """What workers make of each job, as it comes; Ray repeats the jobs of a lost worker.
 
@@ -174,8 +166,8 @@ def _told(error: BaseException) -> MlttaError:
     """What a worker raised, in its own words if they were meant for people."""
     cause: BaseException | None = error
     while cause is not None:
-        inner = getattr(cause, "cause", None)
         if isinstance(cause, MlttaError):
             return cause
+        inner = getattr(cause, "cause", None)
         cause = inner if isinstance(inner, BaseException) else cause.__cause__
     return MlttaError(f"a worker failed: {str(error).strip().splitlines()[-1]}")

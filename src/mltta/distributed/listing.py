@@ -60,9 +60,9 @@ class Listing:
             folder = Path(given).parent
             if not folder.is_dir():
                 raise MlttaError(f"{given}: {folder} is not a folder")
-            named = [name for name in sorted(os.listdir(folder)) if fnmatchcase(name, Path(given).name)]
-            for name in named:
-                yield from self._one(here, str(folder / name))
+            for name in sorted(os.listdir(folder)):
+                if fnmatchcase(name, Path(given).name):
+                    yield from self._one(here, str(folder / name))
         elif Path(given).is_dir():
             for below in self._walk(partial(_list_folder, Path(given))):
                 yield Piece("name", here, str(Path(given, below)))
@@ -74,17 +74,15 @@ class Listing:
     def _one(self, base: str, file: str) -> Iterator[Piece]:
         """A file: a photo, unless its suffix says that it holds many."""
         suffix = PurePosixPath(file.lower()).suffix
-        if suffix in (".parquet", ".pq"):
-            try:
-                with open_table(base, file) as table:
-                    rows = int(table.metadata.num_rows)
-            except (OSError, ValueError) as error:
-                raise MlttaError(f"{file} is not a Parquet file that can be read: {error}") from None
-            yield Piece("parquet", base, file, rows)
-        elif suffix == ".tar":
-            yield Piece("tar", base, file)
-        else:
-            yield Piece("name", base, file)
+        if suffix not in (".parquet", ".pq"):
+            yield Piece("tar" if suffix == ".tar" else "name", base, file)
+            return
+        try:
+            with open_table(base, file) as table:
+                rows = int(table.metadata.num_rows)
+        except (OSError, ValueError) as error:
+            raise MlttaError(f"{file} is not a Parquet file that can be read: {error}") from None
+        yield Piece("parquet", base, file, rows)
 
     def _far(self, address: str) -> Iterator[Piece]:
         from pyarrow import fs
@@ -109,19 +107,15 @@ class Listing:
         """Photos below a folder in the order of their paths, names of folders among names of files."""
         for name, is_folder in entries(below):
             inner = f"{below}/{name}" if below else name
-            if is_folder and not name.startswith("."):
+            suffix = PurePosixPath(name).suffix.lower()
+            if name.startswith("."):
+                continue
+            if is_folder:
                 yield from self._walk(entries, inner)
-            elif not is_folder and self._is_photo(name):
+            elif why_unreadable(suffix) is not None:
+                self.skipped[suffix] += 1
+            elif suffix in SUFFIXES:
                 yield inner
-
-    def _is_photo(self, name: str) -> bool:
-        suffix = PurePosixPath(name).suffix.lower()
-        if name.startswith("."):
-            return False
-        if why_unreadable(suffix) is not None:
-            self.skipped[suffix] += 1
-            return False
-        return suffix in SUFFIXES
 
 
 def open_hf(given: str) -> Sequence[Any]:
@@ -156,17 +150,16 @@ def _above(address: str) -> str:
 
 def _refuse_overlap(given: Sequence[str]) -> None:
     """No photo twice: neither the same name, nor a folder and something in it."""
-    groups: dict[str, list[PurePath]] = {}
+    far, named, near = groups = [list[PurePath]() for _ in range(3)]
     for one in given:
         if is_remote(one):
-            groups.setdefault("far", []).append(PurePosixPath(open_store(one)[1]))
+            far.append(PurePosixPath(open_store(one)[1]))
         elif one.startswith(HF) or is_url(one):
-            groups.setdefault("named", []).append(PurePosixPath(one))
+            named.append(PurePosixPath(one))
         else:
-            groups.setdefault("near", []).append(Path(one).resolve())
-    for group in groups.values():
-        seen = set(group)
-        twice = [path for path in group if any(up in seen for up in path.parents)]
-        if twice or len(seen) < len(group):
-            path = twice[0] if twice else next(path for path in group if group.count(path) > 1)
-            raise ConfigError(f"{path} is given more than once, itself or in a folder")
+            near.append(Path(one).resolve())
+    for group in groups:
+        counts = Counter(group)
+        for path, times in counts.items():
+            if times > 1 or not counts.keys().isdisjoint(path.parents):
+                raise ConfigError(f"{path} is given more than once, itself or in a folder")

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
@@ -60,12 +60,11 @@ def _hf(shard: Shard) -> Iterator[Cell]:
         yield f"{shard.of}/{row}", partial(_from_dataset, shard.of, row)
 
 
-def _from_dataset(given: str, row: int) -> bytes | Path:
+def _from_dataset(given: str, row: int) -> Any:
     try:
-        found: bytes | Path = _opened(given)[row]
+        return _opened(given)[row]
     except Exception as error:  # whatever reads its files raises almost anything
         raise ImageError(f"{given}/{row}: cannot be read: {error}") from None
-    return found
 
 
 _opened = lru_cache(maxsize=2)(open_hf)
@@ -93,15 +92,13 @@ def _cells(shard: Shard) -> Iterator[Cell]:
     """Each row's name, and its bytes or where they are."""
     with open_table(shard.base, shard.of) as file:
         column = image_column(file.schema_arrow, shard.of)
-        groups, first = _groups(file.metadata, shard.start, shard.start + shard.count)
-        row = first
-        for batch in file.iter_batches(_ROWS, row_groups=groups, columns=[column]):
-            for cell in batch.column(0):
-                if shard.start <= row < shard.start + shard.count:
-                    yield _cell(cell.as_py(), shard, row)
-                row += 1
-                if row == shard.start + shard.count:
-                    return
+        stop = shard.start + shard.count
+        groups, first = _groups(file.metadata, shard.start, stop)
+        batches = file.iter_batches(_ROWS, row_groups=groups, columns=[column])
+        cells = (cell for batch in batches for cell in batch.column(0))
+        for row, cell in enumerate(islice(cells, stop - first), start=first):
+            if row >= shard.start:
+                yield _cell(cell.as_py(), shard, row)
 
 
 def _cell(held: Any, shard: Shard, row: int) -> Cell:
@@ -124,13 +121,12 @@ def image_column(schema: Any, where: str) -> str:
 
     images = named(lambda kind: types.is_struct(kind) and kind.get_field_index("bytes") >= 0)
     data = named(types.is_binary, types.is_large_binary)
-    texts = [name for name in named(types.is_string, types.is_large_string) if name in _PATHS]
+    texts = named(types.is_string, types.is_large_string)
     for found in (images, data):
-        found = [name for name in found if len(found) == 1 or name == "image"]
-        if found:
-            return found[0]
-    if texts:
-        return min(texts, key=_PATHS.index)
+        if len(found) == 1 or "image" in found:
+            return found[0] if len(found) == 1 else "image"
+    if known := [name for name in _PATHS if name in texts]:
+        return known[0]
     raise ImageError(f"{where} has no column of images: bytes, or text called {', '.join(_PATHS[:4])} …")
 
 

@@ -67,11 +67,9 @@ def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) ->
                 f"{held['shard size'] or 'growing size'}: give the same again, another -o, or --overwrite"
             )
         return Plan([Shard(**one) for one in held["shards"]], held["skipped"])
-    listing = Listing(given)
-    shards = list(_shards(listing, folder, fixed))
+    shards = list(_shards(listing := Listing(given), folder, fixed))
     if not shards:
-        also = f"; {listing}" if str(listing) else ""
-        raise MlttaError(f"no images in {', '.join(given)}{also}")
+        raise MlttaError("; ".join(filter(None, (f"no images in {', '.join(given)}", str(listing)))))
     whole = {**said, "skipped": str(listing), "shards": [asdict(shard) for shard in shards]}
     folder.write(PLAN, json.dumps(sealed(whole)).encode())
     return Plan(shards, str(listing))
@@ -79,16 +77,14 @@ def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) ->
 
 def names_of(shard: Shard, folder: Folder) -> list[str]:
     """The names that a shard of names lists."""
-    try:
+    content = b""
+    with suppress(FileNotFoundError):
         content = folder.read(_list(shard.number))
-    except FileNotFoundError:
-        content = b""
     if f"{of_bytes(content):08x}" != shard.crc32:
         raise MlttaError(
             f"{folder}/{_list(shard.number)} is missing or damaged: its photos are not known; --overwrite starts anew"
         )
-    names: list[str] = json.loads(content)
-    return names
+    return list(json.loads(content))
 
 
 def _shards(pieces: Listing, folder: Folder, fixed: int | None) -> Iterator[Shard]:

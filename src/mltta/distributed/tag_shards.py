@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -80,8 +81,7 @@ class Worker:
         content = part_bytes(records)
         self.folder.write(part_name(shard.number), content)
         reasons = [record["error"] for record in records if "error" in record]
-        seconds = round(time.perf_counter() - start, 3)
-        crc = f"{of_bytes(content):08x}"
+        seconds, crc = round(time.perf_counter() - start, 3), f"{of_bytes(content):08x}"
         if records:
             self.count.inc(len(records))
         labels = Counter(label for record in records for label in record.get("present", ()))
@@ -120,7 +120,7 @@ def tag(
     """
     open_ray()
     open_pyarrow()
-    folder = Folder(out)
+    folder, tell = Folder(out), progress or (lambda told, plan: None)
     with ExitStack() as stack:
         if folder.local is not None:
             folder.local.mkdir(parents=True, exist_ok=True)
@@ -133,14 +133,12 @@ def tag(
         partitions.begin(about)
         plan = make_plan(sources, folder, shard_size)
         partitions.planned(len(plan.shards))
-        if progress is not None:
-            progress(None, plan)
+        tell(None, plan)
         jobs = ((shard, partitions.parts.get(shard.number)) for shard in plan.shards)
         try:
             for told in spread(ray, fitted, jobs, Worker, folder.address, held, fitted.threads):
                 partitions.add(told.part)
-                if progress is not None:
-                    progress(told, plan)
+                tell(told, plan)
         finally:
             partitions.save()
     return partitions
@@ -150,8 +148,7 @@ def _share(ray: Any, tagger: Tagger | Callable[[], Tagger], fitted: Fitted) -> t
     """What a worker gets its tagger from, and everything that the answers depend on."""
     if not isinstance(tagger, Tagger):
         asked = ray.remote(num_cpus=fitted.cpus, num_gpus=fitted.gpus or None)(lambda: _about(tagger()))
-        about: dict[str, Any] = ray.get(asked.remote())
-        return tagger, about
+        return tagger, ray.get(asked.remote())
     if fitted.gpus or tagger.backbone.device.type != "cpu":
         raise ConfigError("a tagger on a GPU cannot be sent to workers: give a function that makes it there")
     about = _about(tagger)
@@ -174,6 +171,5 @@ def _forget(folder: Folder) -> None:
     """Remove what an earlier run has written here, the manifest first; other files stay."""
     names = folder.names()
     if MANIFEST in names or PLAN in names:
-        parts = (name for name in names if name.startswith("part-") and name.endswith(".parquet"))
-        for name in (MANIFEST, PLAN, *parts):
+        for name in (MANIFEST, PLAN, *(name for name in names if fnmatchcase(name, "part-*.parquet"))):
             folder.remove(name)

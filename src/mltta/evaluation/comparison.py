@@ -1,4 +1,4 @@
-"""Methods side by side: results as the lines of a table."""
+"""Methods side by side: results as the lines of a table, and on a page with AP of each label and example images."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from mltta.data import Dataset
 from mltta.errors import MlttaError
 from mltta.evaluation.results import Result, check_run, run_name
 from mltta.evaluation.summary import INTERVALS, Summary
+from mltta.images.decode import load_image
 from mltta.metrics import interval_of
 from mltta.model.prompts import DEFAULT_TEMPLATE
+from mltta.tables.page import Plot, Section, html_page
+from mltta.tables.plots import bars_by_group, label_logits, per_class
 from mltta.tables.render import Cell, Row, Table
 
 #: below a table with such a method, whose name has the mark
@@ -65,9 +69,8 @@ class Line:
         gained = self.mean(name) - first.mean(name)
         if len(self.summaries) > 1 or len(first.summaries) > 1:
             return Cell(ours=gained)
-        return Cell(
-            None, gained, *interval_of(self.summaries[0].drawn(name) - first.summaries[0].drawn(name))
-        )
+        drawn = self.summaries[0].drawn(name) - first.summaries[0].drawn(name)
+        return Cell(None, gained, *interval_of(drawn))
 
     @property
     def f1(self) -> float:
@@ -88,10 +91,8 @@ def lines(results: Sequence[Result], draws: int = 1000) -> list[Line]:
         groups.setdefault(same, {}).setdefault(result.folder, result)
     found = [list(group.values()) for group in groups.values()]
     titles = _titles([group[0] for group in found])
-    return [
-        Line(title, tuple(Summary(result, draws) for result in group))
-        for title, group in zip(titles, found, strict=True)
-    ]
+    summaries = [tuple(Summary(result, draws) for result in group) for group in found]
+    return list(map(Line, titles, summaries))
 
 
 def _titles(results: Sequence[Result]) -> list[str]:
@@ -117,15 +118,13 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
     """Methods of one dataset side by side; differences are to the first one, paired image by image."""
     first, run = found[0].summaries[0], found[0].run
     for summary in (summary for line in found for summary in line.summaries):
-        there, other = summary.result.folder, first.result.folder
+        why = ""
         if summary.result.run["dataset_digest"] != run["dataset_digest"]:
-            raise MlttaError(
-                f"{there} was measured on other images than {other}: compare results of one dataset"
-            )
-        if not np.array_equal(summary.result.scored, first.result.scored):
-            raise MlttaError(
-                f"{there} has scores for other images than {other}: finish both, with the same `mltta eval` command"
-            )
+            why = "was measured on other images than {}: compare results of one dataset"
+        elif not np.array_equal(summary.result.scored, first.result.scored):
+            why = "has scores for other images than {}: finish both, with the same `mltta eval` command"
+        if why:
+            raise MlttaError(f"{summary.result.folder} {why.format(first.result.folder)}")
     online = any(line.run["online"] for line in found)
     rows = []
     for line in found:
@@ -135,14 +134,10 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
         cells += [line.map("map_z_score"), Cell(ours=line.f1), Cell(ours=line.ms)]
         rows.append(Row(line.name, (*cells, *[Cell(ours=line.state)] * online)))
     columns = ["mAP", "against the first", "mAP softmax", "against the first, softmax", "mAP z-score"]
-    columns += ["F1 of sets", "ms per image", *["state, MB"] * online]
-    return Table(
-        title or f"{run['dataset']}, {run['model']}",
-        tuple(columns),
-        tuple(rows),
-        tuple(_notes(found)),
-        lower_is_better=("ms per image", "state, MB"),
-    )
+    lower = ("ms per image", "state, MB")
+    columns += ["F1 of sets", *lower[: 1 + online]]
+    title = title or f"{run['dataset']}, {run['model']}"
+    return Table(title, tuple(columns), tuple(rows), tuple(_notes(found)), lower_is_better=lower)
 
 
 def _notes(found: Sequence[Line]) -> list[str]:
@@ -166,3 +161,51 @@ def by_dataset(results: Sequence[Result]) -> list[list[Result]]:
         check_run(result.run, result.folder)
         groups.setdefault((result.run["dataset_digest"], result.run["model"]), []).append(result)
     return list(groups.values())
+
+
+def comparison_page(groups: Sequence[Sequence[Line]], title: str = "Methods side by side") -> str:
+    """One self-contained page about the results of one or several datasets."""
+    return html_page(title, [comparison_section(found) for found in groups])
+
+
+def comparison_section(found: Sequence[Line]) -> Section:
+    """Table, AP of each label and gain by label count of methods on one dataset; the first is what gains are over."""
+    run = found[0].run
+    where = f"{run['dataset']}, {run['model']}"
+    by_label = {x.title: np.mean([one.per_class for one in x.summaries], axis=0).tolist() for x in found}
+    drawn = per_class(f"AP of each label, {where}", run["labels"], by_label)
+    figures = [Plot(drawn, "Labels sorted by the first method's AP.")]
+    if len(found) > 1:
+        figures.append(Plot(gain_by_label_count(found), "Bins without images are left empty."))
+    return Section(where, tables=(comparison(found),), figures=tuple(figures))
+
+
+def gain_by_label_count(found: Sequence[Line]) -> str:
+    """mAP beyond the first method, for images with few labels and with many."""
+    run, first = found[0].run, found[0].summaries[0].by_count
+
+    def gap(line: Line, name: str) -> float | None:
+        gained = line.summaries[0].by_count[name].mean_ap - first[name].mean_ap
+        return None if np.isnan(gained) else float(gained)
+
+    bins = list(first)
+    gains = {line.title: [gap(line, name) for name in bins] for line in found[1:]}
+    title = f"Gain over {found[0].title} by labels per image, {run['dataset']}, {run['model']}"
+    return bars_by_group(title, [f"{name} labels" for name in bins], gains, "mAP gained")
+
+
+def example_section(found: Sequence[Line], dataset: Dataset, count: int = 4) -> Section:
+    """The images with the most labels, and what each method makes of them: logits, true labels coloured."""
+    first = found[0].summaries[0]
+    names = first.result.run["labels"]
+    most = np.argsort(-(first.targets == 1).sum(axis=1), kind="stable")[:count]
+    figures = []
+    for row in most.tolist():
+        index = int(first.result.scored[row])
+        truth = [names[i] for i in (first.targets[row] == 1).nonzero()[0]]
+        # branches are averaged, so that methods with one prompt and with two are on one scale
+        scores = {x.title: x.summaries[0].result.branches()[row].mean(axis=0).tolist() for x in found}
+        image = load_image(dataset.images[index])
+        figures.append(Plot(label_logits(dataset.ids[index], image, names, scores, truth)))
+    said = "The images with the most labels. Bars are logits, the mean over a method's prompts; true labels in colour."
+    return Section(f"Examples from {dataset.name}", (said,), figures=tuple(figures))

@@ -99,21 +99,16 @@ def evaluate(
         raise ConfigError("give at least one method")
     if not len(dataset):
         raise ConfigError(f"{dataset.name} has no images")
+    labels = dataset.labels
     question = Question(
-        backbone,
-        dataset.labels,
-        template=template,
-        descriptions=descriptions,
-        captions=captions,
-        teacher=teacher,
+        backbone, labels, template=template, descriptions=descriptions, captions=captions, teacher=teacher
     )
     # wrong settings are reported here, before any work
     methods = [question.method(recipe.method, recipe.preset, **recipe.options) for recipe in chosen]
     bound = next((method.name for method in methods if method.online or method.transductive), None)
     if spread is not None and bound is not None:
-        raise ConfigError(
-            f"{bound} learns from all images before it, in their order: measure it without --ray"
-        )
+        why = "learns from all images before it, in their order: measure it without --ray"
+        raise ConfigError(f"{bound} {why}")
     digests = dataset_digests(dataset)
     with ExitStack() as stack:
         runs: dict[Path, _Recording] = {}
@@ -131,11 +126,9 @@ def evaluate(
         orders: dict[int | None, list[_Recording]] = {}
         for run in runs.values():
             orders.setdefault(run.recipe.order if run.method.online else None, []).append(run)
+        make = partial(Measure, question, dataset, seed=seed, cache=cache, execution=execution or Execution())
         for order, group in orders.items():
-            measure = partial(
-                Measure, question, dataset, seed=seed, cache=cache, execution=execution or Execution()
-            )
-            _pass(measure, order, group, done, progress, spread)
+            _pass(make, order, group, done, progress or (lambda *_: None), spread)
     done.results = [runs[folder].writer.result() for folder in folders]
     done.seconds = time.perf_counter() - start
     return done
@@ -163,7 +156,7 @@ def _pass(
     order: int | None,
     runs: Sequence[_Recording],
     done: Evaluation,
-    progress: Callable[[int, int], None] | None,
+    progress: Callable[[int, int], None],
     spread: Spread | None,
 ) -> None:
     """Finish every recipe of a group, encoding each image at most once."""
@@ -173,17 +166,15 @@ def _pass(
     todo: list[int] = places[np.logical_or.reduce(wanted)[places]].tolist()
     ready = images - len(todo)
     if todo:
-        measure = make(
-            methods=[run.method for run in runs], states=[run.state for run in runs], wanted=wanted
-        )
+        methods, states = [run.method for run in runs], [run.state for run in runs]
+        measure = make(methods=methods, states=states, wanted=wanted)
         measure.execution.prepare(measure.question.backbone, len(todo))
         for found in measure(todo) if spread is None else spread(measure, todo):
             for number, records in found.records.items():
                 _write(runs[number], records, done, None if spread else measure.run.scorers[number].state)
             done.counts += found.counts
             ready += found.photos
-            if progress is not None:
-                progress(ready, images)
+            progress(ready, images)
         if spread is None:
             done.counts += measure.session.features.counts
             for number, records in measure.at_end().records.items():
@@ -191,7 +182,7 @@ def _pass(
             for run, scorer in zip(runs, measure.run.scorers, strict=True):
                 if scorer.state is not None:
                     run.writer.save_state(scorer.state)
-    elif progress is not None:
+    else:
         progress(images, images)
 
 

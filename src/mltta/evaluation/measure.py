@@ -50,13 +50,9 @@ class Measure:
 
     @cached_property
     def session(self) -> Session:
+        cache, fetch = None if self.cache is False else self._cache, _Photos(self.dataset)
         return Session(
-            self.question,
-            self.methods,
-            seed=self.seed,
-            execution=self.execution,
-            cache=None if self.cache is False else self._cache,
-            fetch=_Photos(self.dataset),
+            self.question, self.methods, seed=self.seed, execution=self.execution, cache=cache, fetch=fetch
         )
 
     @cached_property
@@ -65,8 +61,7 @@ class Measure:
 
     def __call__(self, places: Iterable[int]) -> Iterator[Measured]:
         """Batches of photos, by their places in the dataset, in order."""
-        for batch in self.run.batches(places):
-            yield Measured(len(batch), self._records(batch))
+        return (Measured(len(batch), self._records(batch)) for batch in self.run.batches(places))
 
     def at_end(self) -> Measured:
         """What transductive methods say once they have seen all photos."""
@@ -77,9 +72,8 @@ class Measure:
         for said in answers:
             for number, scored in enumerate(said):
                 if scored is not None:
-                    found.setdefault(number, []).append(
-                        replace(scored, photo=replace(scored.photo, source=None))
-                    )
+                    bare = replace(scored, photo=replace(scored.photo, source=None))
+                    found.setdefault(number, []).append(bare)
         return found
 
     def _cache(self, spec: AnySpec) -> FeatureCache:

@@ -41,9 +41,8 @@ def read_run(file: Path) -> dict[str, Any]:
     try:
         run = checksums.unsealed(read_bytes(file, LABELS, MlttaError), FORMAT)
     except OSError:
-        raise MlttaError(
-            f"{file.parent} is not a result of `mltta eval`: it has no run.json that reads"
-        ) from None
+        why = "it has no run.json that reads"
+        raise MlttaError(f"{file.parent} is not a result of `mltta eval`: {why}") from None
     if run is None:
         raise MlttaError(f"{file} is not a result of `mltta eval`, of another version, or damaged. {AGAIN}")
     with reading(file, MlttaError, AGAIN):
@@ -67,9 +66,8 @@ def check_run(run: Mapping[str, Any], folder: Path) -> None:
 
 def damaged(folder: Path, line: int) -> MlttaError:
     """The error for a record that is not what was written."""
-    return MlttaError(
-        f"{folder / 'images.jsonl'}, line {line}, or its row of scores.f32, is damaged. {AGAIN}"
-    )
+    file = folder / "images.jsonl"
+    return MlttaError(f"{file}, line {line}, or its row of scores.f32, is damaged. {AGAIN}")
 
 
 class Result:
@@ -88,9 +86,8 @@ class Result:
         self.shape: tuple[int, int] = tuple(self.run["shape"])
         for name in ("images.jsonl", "scores.f32", "targets.i8"):
             if not (self.folder / name).is_file():
-                raise MlttaError(
-                    f"{folder} is not a whole result: its {name} is missing. Run `mltta eval` again."
-                )
+                why = f"its {name} is missing. Run `mltta eval` again."
+                raise MlttaError(f"{folder} is not a whole result: {why}")
         targets = self.folder / "targets.i8"
         if targets.stat().st_size != len(self) * self.shape[1] or checksums.of_file(targets) != truth:
             raise MlttaError(f"{targets} is damaged. {AGAIN}")
@@ -115,10 +112,8 @@ class Result:
     @cached_property
     def _outcomes(self) -> Outcomes:
         """The records, compared with their checksums."""
-        with (
-            (self.folder / "images.jsonl").open("rb") as records,
-            (self.folder / "scores.f32").open("rb") as scores,
-        ):
+        lines, rows = self.folder / "images.jsonl", self.folder / "scores.f32"
+        with lines.open("rb") as records, rows.open("rb") as scores:
             found = Outcomes.read(records, scores, self.shape, len(self))
         if found.damaged:
             raise damaged(self.folder, found.count + 1)
@@ -173,10 +168,9 @@ class Result:
 
         A z-score says how many standard deviations a label lies above the mean of its image's labels.
         """
-        branches = self.branches()
         if how == "raw" and self.run["merge"] == "sum" and self.shape[0] == 1:
-            return branches[:, 0]  # still on disk
-        stacked = np.array(branches)
+            return self.branches()[:, 0]  # still on disk
+        stacked = np.array(self.branches())
         if how == "softmax":
             return np.asarray(branch_probabilities(stacked, self.run["emits"]))
         merged = merge_branches(stacked, self.run["merge"])

@@ -65,7 +65,7 @@ class Outcomes:
         Args:
             images: of the dataset; a record of any other is damage.
         """
-        found, lines = cls(images), _lines(records, scores, shape, images)
+        found, lines = cls(images), _read(records, scores, shape, images)
         for line in lines:
             if line.held is None:
                 found.damaged = not line.cut_off
@@ -97,9 +97,7 @@ def row_bytes(shape: tuple[int, int]) -> int:
     return 4 * (shape[0] + 1) * shape[1]
 
 
-def _lines(
-    records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int
-) -> Iterator[SealedLine]:
+def _read(records: IO[bytes], scores: IO[bytes], shape: tuple[int, int], images: int) -> Iterator[SealedLine]:
     size, sound = row_bytes(shape), False
     rows = os.fstat(scores.fileno()).st_size // size
     records.seek(0)

@@ -124,11 +124,11 @@ class Summary:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything in plain data; None for a figure that does not exist, such as the mAP of no image."""
-        labels = self.result.run["labels"]
+        run = self.result.run
         sets = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self.sets).items()}
         found = {
             "title": self.result.title,
-            **{k: self.result.run[k] for k in ("dataset", "model", "method", "config", "order", "seed")},
+            **{k: run[k] for k in ("dataset", "model", "method", "config", "order", "seed")},
             "images": len(self.result.scored),
             "failed": self.result.failed,
             "mAP": self.map,
@@ -141,7 +141,7 @@ class Summary:
             "present": sets,
             "calibration_error": self.calibration,
             "ms_beyond_encoding": self.result.ms,
-            "AP": dict(zip(labels, self.per_class.tolist(), strict=True)),
+            "AP": dict(zip(run["labels"], self.per_class.tolist(), strict=True)),
         }
         return {name: _known(value) for name, value in found.items()}
 
@@ -155,9 +155,8 @@ class Summary:
         drawn = {name: own.tolist() for name, own in self._drawn.items()}
         kept = {"format": FORMAT, "result": self.result.digest, "draws": self.draws, "drawn": drawn}
         for name, said in (("summary.json", text), (BOOTSTRAP, json.dumps(sealed(kept)))):
-            with atomic.writing(self.result.folder / name):
-                content = said.encode(errors="backslashreplace")
-                atomic.write(self.result.folder / name, content, durable=False)
+            with atomic.writing(file := self.result.folder / name):
+                atomic.write(file, said.encode(errors="backslashreplace"), durable=False)
 
 
 def _known(value: Any) -> Any:

@@ -60,9 +60,8 @@ class ResultWriter:
                     if not fresh:
                         raise
                 else:
-                    raise MlttaError(
-                        f"{folder} holds the result of another run; remove it or write elsewhere"
-                    )
+                    why = "holds the result of another run; remove it or write elsewhere"
+                    raise MlttaError(f"{folder} {why}")
                 held.unlink()  # it was damaged
             stack.enter_context(locked(folder / ".lock", str(folder)))
             self._records = stack.enter_context((folder / "images.jsonl").open("ab+"))
@@ -80,9 +79,8 @@ class ResultWriter:
 
     def retry_failed(self) -> None:
         """Measure the images again that failed: a later record counts instead of an earlier one."""
-        failed = list(self._outcomes.failed)
-        self.done[failed] = False
-        self.resumed -= len(failed)
+        self.done[list(self._outcomes.failed)] = False
+        self.resumed -= len(self._outcomes.failed)
 
     def all_or_nothing(self) -> None:
         """Drop the records of a run that did not end: each of them was to be made of all images."""
@@ -107,9 +105,8 @@ class ResultWriter:
     def save_state(self, state: State) -> None:
         """Keep an online method's memory, and how many records it has seen."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
-        header = {"records": str(self.count)}
         with atomic.writing(self.folder):
-            atomic.write(self.folder / "state.safetensors", to_bytes(tensors, header))
+            atomic.write(self.folder / "state.safetensors", to_bytes(tensors, {"records": str(self.count)}))
 
     def load_state(self) -> State | None:
         """The saved memory; records after it are dropped, to be made again from it. None: start from nothing."""

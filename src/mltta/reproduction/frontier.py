@@ -83,17 +83,10 @@ def measure(
 ) -> Frontier:
     """Run what the model allows; entries with the same templates share one encoding."""
     found = Frontier(place)
+    options |= {"teacher": teacher, "out": out, "orders": range(orders) if orders > 1 else (None,)}
     for template in dict.fromkeys(entry.template for entry in wanted):
-        measured, skipped = run_each(
-            place,
-            place.backbone,
-            {entry: entry.recipe for entry in wanted if entry.template == template},
-            orders=range(orders) if orders > 1 else (None,),
-            template=template,
-            teacher=teacher,
-            out=out,
-            **options,
-        )
+        recipes = {entry: entry.recipe for entry in wanted if entry.template == template}
+        measured, skipped = run_each(place, place.backbone, recipes, template=template, **options)
         found.lines |= {entry: line for entry, (_, line) in measured.items()}
         found.costs |= {entry: method.price for entry, (method, _) in measured.items()}
         found.skipped |= skipped
@@ -116,36 +109,30 @@ def frontier_table(found: Frontier) -> Table:
         "Milliseconds are those beyond encoding.",
         *(f"{entry.title} was not run: {why}" for entry, why in found.skipped.items()),
     ]
-    return Table(
-        f"The frontier, {place.title}", COLUMNS, tuple(rows), tuple(notes), lower_is_better=COLUMNS[-3:]
-    )
+    title = f"The frontier, {place.title}"
+    return Table(title, COLUMNS, tuple(rows), tuple(notes), lower_is_better=COLUMNS[-3:])
 
 
 def frontier_plot(found: Frontier, scoring: Scoring = "z-score") -> str:
     """mAP over price, those that nothing cheaper beats joined by a line."""
-    points = {
-        entry.name: (found.costs[entry], line.mean(MAP[scoring])) for entry, line in found.lines.items()
-    }
+    lines = found.lines.items()
+    points = {entry.name: (found.costs[entry], line.mean(MAP[scoring])) for entry, line in lines}
     title = f"mAP ({scoring}) over price, {found.place.title}"
     return pareto(title, points, "views encoded for an image", f"mAP, {scoring}")
 
 
 @cache
 def _published() -> dict[str, Any]:
-    data: dict[str, Any] = json.loads(_PUBLISHED.read_text(encoding="utf-8"))
-    return data
+    return dict(json.loads(_PUBLISHED.read_text(encoding="utf-8")))
 
 
 def _published_at(place: Bench, entry: Entry) -> float | None:
     """The first number printed of a method as it is on these very images, if there is one."""
     if entry != Entry(entry.method) or not place.published:
         return None
-    for row in _published()["rows"]:
-        if (row["method"], row["model"]) == (entry.method, place.model) and place.dataset_name in row[
-            "values"
-        ]:
-            return float(row["values"][place.dataset_name])
-    return None
+    rows = [x for x in _published()["rows"] if (x["method"], x["model"]) == (entry.method, place.model)]
+    found = (row["values"][place.dataset_name] for row in rows if place.dataset_name in row["values"])
+    return next(map(float, found), None)
 
 
 def published_table() -> Table:
@@ -153,14 +140,11 @@ def published_table() -> Table:
     data = _published()
     columns: dict[str, str] = data["columns"]
     numbers = {name: i for i, name in enumerate(data["protocols"], start=1)}
-    rows = tuple(
-        Row(
-            f"{row['title']} [{numbers[row['protocol']]}]",
-            tuple(Cell(row["values"].get(name)) for name in columns),
-            row["model"],
-        )
-        for row in sorted(data["rows"], key=lambda row: str(row["model"]))
-    )
+    rows = []
+    for row in sorted(data["rows"], key=lambda row: str(row["model"])):
+        cells = tuple(Cell(row["values"].get(name)) for name in columns)
+        rows.append(Row(f"{row['title']} [{numbers[row['protocol']]}]", cells, row["model"]))
     notes = tuple(f"[{number}] {data['protocols'][name]}" for name, number in numbers.items())
     notes += ("ZERO and C-TPT: no number of several labels an image was found.",)
-    return Table("Published numbers, each on its own protocol", tuple(columns.values()), rows, notes, best="")
+    title = "Published numbers, each on its own protocol"
+    return Table(title, tuple(columns.values()), tuple(rows), notes, best="")

@@ -110,9 +110,8 @@ class Claim:
 
 def load_table(number: int) -> PaperTable:
     """Table ``number`` of the paper, 1 to 7."""
-    for table in tables():
-        if table.number == number:
-            return table
+    if 1 <= number <= len(tables()):
+        return tables()[number - 1]
     raise ConfigError(f"The paper has no table {number}; it has tables 1 to {len(tables())}.")
 
 
@@ -131,9 +130,8 @@ def notes() -> tuple[Note, ...]:
 @cache
 def claims() -> tuple[Claim, ...]:
     """The claims of the paper's text, in our words."""
-    return tuple(
-        Claim(**{**entry, "measured_by": tuple(entry["measured_by"])}) for entry in _read("claims.json")
-    )
+    read = _read("claims.json")
+    return tuple(Claim(**{**entry, "measured_by": tuple(entry["measured_by"])}) for entry in read)
 
 
 def _table(entry: dict[str, Any]) -> PaperTable:
@@ -143,27 +141,12 @@ def _table(entry: dict[str, Any]) -> PaperTable:
         for column, value, mark in zip(entry["columns"], row["values"], row["marks"], strict=True):
             at = {**entry["at"], **row["at"], **column["at"]}
             setting = Setting.of(**at.pop("options", {}), **at)
-            cells.append(
-                PaperCell(
-                    entry["number"],
-                    row.get("group", ""),
-                    row["name"],
-                    column["name"],
-                    setting,
-                    value,
-                    _MARKS[mark],
-                    row.get("episodic"),
-                )
-            )
-    return PaperTable(
-        entry["number"],
-        entry["title"],
-        entry["unit"],
-        tuple(column["name"] for column in entry["columns"]),
-        tuple(cells),
-        tuple(note for note in notes() if note.table == entry["number"]),
-        tuple(entry["inferred"]),
-    )
+            where = entry["number"], row.get("group", ""), row["name"], column["name"]
+            cells.append(PaperCell(*where, setting, value, _MARKS[mark], row.get("episodic")))
+    columns = tuple(column["name"] for column in entry["columns"])
+    said = tuple(note for note in notes() if note.table == entry["number"])
+    about = entry["number"], entry["title"], entry["unit"]
+    return PaperTable(*about, columns, tuple(cells), said, tuple(entry["inferred"]))
 
 
 def _read(name: str) -> Any:

@@ -22,19 +22,16 @@ def image_answer(found: Answered, asked: TagCall) -> ImageOut:
     tags = found.tags
     if tags.error is not None:
         return ImageOut(image=tags.image, error=tags.error)
-    return ImageOut(
-        image=tags.image,
-        present=tags.present,
-        labels=[Label(**item) for item in (tags if asked.all else tags.shown)],
-        where={label: _heat(grid) for label, grid in tags.where.items()} if asked.where else None,
-        captions={
+    labels = [Label(**item) for item in (tags if asked.all else tags.shown)]
+    answer = ImageOut(image=tags.image, present=tags.present, labels=labels, ms=round(found.ms, 1))
+    if asked.where:
+        answer.where = {label: _heat(grid) for label, grid in tags.where.items()}
+    if asked.captions:
+        answer.captions = {
             label: [Caption(text=text, similarity=round(near, 4)) for text, near in said]
             for label, said in tags.captions.items()
         }
-        if asked.captions
-        else None,
-        ms=round(found.ms, 1),
-    )
+    return answer
 
 
 def _heat(grid: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Heat:
@@ -49,7 +46,7 @@ def export(asked: ExportCall) -> tuple[bytes, str, str]:
     lines = text_format(asked.format, asked.wide)
     assert lines is not None
     text = "".join(lines.pieces(map(_record, asked.images)))
-    kind = {"csv": "text/csv", "json": "application/json"}[asked.format]
+    kind = "text/csv" if asked.format == "csv" else "application/json"
     return text.encode("utf-8", "replace"), kind, f"tags.{asked.format}"
 
 

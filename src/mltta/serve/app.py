@@ -92,12 +92,9 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         entries = [image_answer(one, asked) for one in await answered(engine.submit(choice, photos), request)]
         for entry in entries:
             metrics.images.labels("tagged" if entry.error is None else "failed").inc()
+        count, seconds = len(choice.labels), round(time.perf_counter() - start, 4)
         return TagAnswer(
-            model=choice.model,
-            method=choice.method,
-            labels=len(choice.labels),
-            images=entries,
-            seconds=round(time.perf_counter() - start, 4),
+            model=choice.model, method=choice.method, labels=count, images=entries, seconds=seconds
         )
 
     async def answered(job: Job, request: Request) -> list[Answered]:
@@ -125,8 +122,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             raise Refused(415, "send application/json")
         asked: ExportCall = checked(ExportCall, await request.body())
         content, kind, name = await asyncio.to_thread(export, asked)
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type=kind, headers=headers)
+        return Response(content, 200, {"content-disposition": f'attachment; filename="{name}"'}, kind)
 
     @app.get("/v1/models", summary="Models")
     async def models() -> dict[str, Any]:

@@ -44,9 +44,7 @@ def media_type(request: Request) -> str:
 def checked(kind: Any, content: Any) -> Any:
     """Content as a model of the API, or a sentence that names the field at fault."""
     try:
-        if isinstance(content, bytes):
-            return kind.model_validate_json(content)
-        return kind.model_validate(content)
+        return (kind.model_validate_json if isinstance(content, bytes) else kind.model_validate)(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         place = ".".join(str(part)[:80] for part in first["loc"]) or "the body"
@@ -58,8 +56,7 @@ def checked(kind: Any, content: Any) -> Any:
 async def read_call(request: Request, limits: Limits) -> tuple[TagCall, list[Sent]]:
     """What is asked for, and the images; or what is wrong with the call."""
     sent: list[Sent]
-    kind = media_type(request)
-    if kind == "multipart/form-data":
+    if (kind := media_type(request)) == "multipart/form-data":
         asked, sent = await _from_form(request, limits)
     elif kind == "application/json":
         # reading a long one would block all others
@@ -130,10 +127,8 @@ def _source(name: str, image: bytes | ImageIn, limits: Limits) -> Source:
         if len(content) > limits.image_bytes:
             raise ImageError(f"{name}: more than {limits.image_bytes:,} bytes; make it smaller first")
         wide, tall = image_size(content, name)
-        if wide * tall > limits.megapixels * 1_000_000:
-            raise ImageError(
-                f"{name}: {wide}x{tall} is more than {limits.megapixels} megapixels; make it smaller first"
-            )
+        if wide * tall > (most := limits.megapixels) * 1_000_000:
+            raise ImageError(f"{name}: {wide}x{tall} is more than {most} megapixels; make it smaller first")
     except ImageError as error:
         return partial(_fail, str(error))
     return content

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,7 @@ class Client:
         data = {name: str(value) for name, value in given.items() if value is not None}
         files = [("images", _file(place, image)) for place, image in enumerate(images, start=1)]
         answer = self._ask("POST", "/v1/tag", data=data, files=files)
-        found: list[dict[str, Any]] = answer.json()["images"]
-        return found
+        return list(answer.json()["images"])
 
     def models(self) -> list[dict[str, Any]]:
         """The models that the server has."""
@@ -108,12 +107,12 @@ class Client:
         self.close()
 
     def _list(self, path: str, part: str) -> list[Any]:
-        found: list[Any] = self._ask("GET", path).json()[part]
-        return found
+        return list(self._ask("GET", path).json()[part])
 
     def _ask(self, verb: str, path: str, **content: Any) -> httpx.Response:
-        last = ServerError("the server was not asked")
-        for pause in _pauses(self._retries):
+        for number in range(max(0, self._retries) + 1):
+            # longer each time, and never the same for two clients
+            pause = min(8.0, 0.25 * 2**number) * random.uniform(0.5, 1.0)
             try:
                 answer = self._http.request(verb, path, **content)
             except httpx.TransportError as error:
@@ -125,17 +124,10 @@ class Client:
                 if answer.status_code not in (429, 503):
                     raise last
                 said = answer.headers.get("retry-after", "")
-                pause = pause and max(pause, min(30.0, float(said)) if said.isdecimal() else 0.0)
-            if pause is not None:
+                pause = max(pause, min(30.0, float(said)) if said.isdecimal() else 0.0)
+            if number < self._retries:
                 time.sleep(pause)
         raise last
-
-
-def _pauses(retries: int) -> Iterator[float | None]:
-    """Seconds to wait after each try, longer each time and never the same for two clients; None after the last."""
-    for number in range(retries):
-        yield min(8.0, 0.25 * 2**number) * random.uniform(0.5, 1.0)
-    yield None
 
 
 def _said(answer: httpx.Response) -> str:

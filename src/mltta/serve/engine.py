@@ -45,7 +45,9 @@ class Taggers:
         with self._lock:
             found = self._kept.pop(choice, None)
             if found is None or (found.done() and (found.cancelled() or found.exception())):
-                found = self._maker.submit(self._make, choice)
+                model, settings = self._models[choice.model], dict(choice.settings)
+                settings |= {"where": choice.where, "explain": choice.captions}
+                found = self._maker.submit(Tagger, model, choice.labels, choice.method, **settings)
             self._kept[choice] = found
             while len(self._kept) > self._most:
                 del self._kept[next(iter(self._kept))]
@@ -53,16 +55,6 @@ class Taggers:
 
     def close(self) -> None:
         self._maker.shutdown(wait=True, cancel_futures=True)
-
-    def _make(self, choice: Choice) -> Tagger:
-        return Tagger(
-            self._models[choice.model],
-            choice.labels,
-            choice.method,
-            where=choice.where,
-            explain=choice.captions,
-            **dict(choice.settings),
-        )
 
 
 @dataclass(eq=False)
@@ -123,8 +115,6 @@ class Engine:
         self._thread.join()
 
     def _made(self, job: Job, made: Future[Tagger]) -> None:
-        if not job.wanted:
-            return
         if made.cancelled():
             job.answer.cancel()
         elif (error := made.exception()) is not None:

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
@@ -18,12 +18,9 @@ from mltta.serve.engine import Engine
 from mltta.serve.offer import Limits
 
 log = logging.getLogger("mltta.serve")
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 HEADERS = {
-    "content-security-policy": CSP,
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
@@ -66,7 +63,7 @@ class Guard:
         metrics: Metrics,
         *,
         token: str | None,
-        hosts: Collection[str] | None,
+        hosts: Iterable[str] | None,
     ):
         """Args:
         token: what a call has to show; None asks for nothing.
@@ -81,17 +78,15 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, headers = time.perf_counter(), Headers(scope=scope)
-        status = 500
+        start, headers, status = time.perf_counter(), Headers(scope=scope), 500
         body = scope["mltta.body"] = Body(self, receive)
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                out = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    out.setdefault(name, value)
+                    MutableHeaders(scope=message).setdefault(name, value)
             await send(message)
 
         heavy = scope["method"] not in ("GET", "HEAD", "OPTIONS")
@@ -163,16 +158,13 @@ class Body:
         except asyncio.TimeoutError:
             seconds = self._guard.limits.body_seconds
             raise Refused(408, f"the call took longer than {seconds} seconds to arrive") from None
-        if message["type"] == "http.request":
-            count = len(message.get("body", b""))
-            self.done = not message.get("more_body", False)
-            if not self.refused:
-                self._taken += count
-                self._guard.hold(count)
-                if self._taken > self._guard.limits.body_bytes:
-                    raise self._guard.large()
-        else:
-            self.done = True
+        count = len(message.get("body", b""))
+        self.done = not message.get("more_body", False)  # nor has it when the client has left
+        if not self.refused:
+            self._taken += count
+            self._guard.hold(count)
+            if self._taken > self._guard.limits.body_bytes:
+                raise self._guard.large()
         return message
 
     async def hear_out(self) -> None:

@@ -19,8 +19,8 @@ SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None,
 def offered_methods() -> list[str]:
     """The methods that need nothing but photos: no whole dataset, no second model, no images generated before."""
     return [
-        name
-        for name, cls in zip(list_methods(), map(method_class, list_methods()), strict=True)
+        cls.name
+        for cls in map(method_class, list_methods())
         if not (cls.transductive or "teacher" in cls.requires or hasattr(cls.Config, "generated"))
     ]
 
@@ -69,12 +69,10 @@ class Limits:
         """
         names = [field.name for field in dataclasses.fields(cls)]
         values: dict[str, int] = {}
-        for text in given:
-            name, _, value = text.partition("=")
+        for one in given:
+            name, _, value = one.partition("=")
             if name not in names or not value.isdecimal():
-                raise ConfigError(
-                    f"--limit {text}: give NAME=NUMBER, where NAME is one of {', '.join(names)}"
-                )
+                raise ConfigError(f"--limit {one}: give NAME=NUMBER, where NAME is one of {', '.join(names)}")
             values[name] = int(value)
         return cls(**values)
 
@@ -135,9 +133,8 @@ class Offer:
         model = _known("model", model, list(self.models))
         method = _known("method", method, list(self.methods))
         if where and self.methods[method].where is Method.where:
-            able = [name for name, cls in self.methods.items() if cls.where is not Method.where]
-            ask = ", ".join(able) or "another"
-            raise ConfigError(f"{method} cannot tell where a label was found; ask {ask}")
+            able = ", ".join(name for name, cls in self.methods.items() if cls.where is not Method.where)
+            raise ConfigError(f"{method} cannot tell where a label was found; ask {able or 'another'}")
         _check_settings(self.methods[method], settings or {})
         chosen = tuple(sorted((settings or {}).items()))
         return Choice(model, method, self.label_set(labels), chosen, where, captions)
@@ -150,24 +147,22 @@ class Offer:
             if labels.strip() in self.sets:
                 return self.sets[labels.strip()]
             labels = labels.replace("\n", ",").split(",")
-        entries = [label.strip() for label in labels if label.strip()]
+        given = [label.strip() for label in labels if label.strip()]
         limits = self.limits
-        if len(entries) == 1 and entries[0].lower().endswith((".txt", ".csv", ".json")):
-            raise LabelError(
-                f"{entries[0][:80]!r} looks like a file; a call cannot name one: send the labels"
-            )
-        for label in entries:
+        if len(given) == 1 and given[0].lower().endswith((".txt", ".csv", ".json")):
+            raise LabelError(f"{given[0][:80]!r} looks like a file; a call cannot name one: send the labels")
+        for label in given:
             if len(label) > limits.label_length:
                 raise LabelError(
                     f"the label {label[:40]!r}… has {len(label):,} characters; the limit is {limits.label_length}"
                 )
-        words = sum(1 + label.count("|") for label in entries)
+        words = sum(1 + label.count("|") for label in given)
         if words > limits.labels:
             raise LabelError(
                 f"{words:,} labels and synonyms are too many for a call; the limit is {limits.labels:,}; "
                 "whoever runs the server can offer a longer list by name"
             )
-        return LabelSet.of(entries)
+        return LabelSet.of(given)
 
 
 def _check_settings(method: type[Method], settings: Mapping[str, Any]) -> None:
@@ -177,8 +172,7 @@ def _check_settings(method: type[Method], settings: Mapping[str, Any]) -> None:
             can = ", ".join(allowed) or "nothing"
             raise ConfigError(f"{name!r} cannot be set here; of {method.name} a call can set {can}")
         rule = allowed[name]
-        counted = isinstance(rule, dict)
-        if counted and (type(value) is not int or not rule["least"] <= value <= rule["most"]):
+        if isinstance(rule, dict) and not (type(value) is int and rule["least"] <= value <= rule["most"]):
             raise ConfigError(f"{name}: give a whole number from {rule['least']} to {rule['most']}")
     method.Config.make(**settings)
 

@@ -45,9 +45,7 @@ class TagCall(Strict):
     settings: Annotated[
         dict[str, bool | int | float | str], Field(description="Settings that /v1/methods lists.")
     ] = Field(default_factory=dict)
-    top_k: Annotated[int | None, Field(ge=1, le=1_000_000, description="Show at most this many labels.")] = (
-        None
-    )
+    top_k: Annotated[int | None, Field(ge=1, le=10**6, description="Show at most this many labels.")] = None
     threshold: Annotated[
         float | None, Field(ge=0, le=1, description="Show labels that score at least this (default: 0.3).")
     ] = None
@@ -121,9 +119,8 @@ class ErrorOut(BaseModel):
 
 
 #: of the bodies that are read by hand, and which FastAPI does not see
-SCHEMAS: dict[str, Any] = models_json_schema(
-    [(TagCall, "validation"), (ExportCall, "validation")], ref_template=_REF
-)[1]["$defs"]
+_, _SCHEMA = models_json_schema([(TagCall, "validation"), (ExportCall, "validation")], ref_template=_REF)
+SCHEMAS: dict[str, Any] = _SCHEMA["$defs"]
 
 
 def body(kind: type[BaseModel], form: bool = False) -> dict[str, Any]:
@@ -142,11 +139,6 @@ def body(kind: type[BaseModel], form: bool = False) -> dict[str, Any]:
                 rest = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
                 fields[name] = field["anyOf"][0] | rest
         fields["settings"]["example"] = '{"effort": "fast"}'
-        schema = {
-            "type": "object",
-            "properties": fields,
-            "required": ["images"],
-            "additionalProperties": False,
-        }
-        content = {"multipart/form-data": {"schema": schema}, **content}
+        schema = {"type": "object", "properties": fields, "additionalProperties": False}
+        content = {"multipart/form-data": {"schema": {**schema, "required": ["images"]}}, **content}
     return {"requestBody": {"required": True, "content": content}}

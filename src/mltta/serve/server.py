@@ -57,12 +57,11 @@ def make_server(
     check_access(host, token)
     taggers = Taggers(offer.models, offer.limits.label_lists)
     taggers.get(offer.choice()).result()
-    engine = Engine(taggers)
+    engine, limits = Engine(taggers), offer.limits
     metrics = Metrics(engine)
     app = make_app(offer, engine, metrics, allow_urls=allow_urls)
     known = [*LOOPBACK, *hosts] if is_loopback(host) else None
-    guard = Guard(app, offer.limits, metrics, token=token, hosts=known)
-    limits = offer.limits
+    guard = Guard(app, limits, metrics, token=token, hosts=known)
 
     class Impatient(H11Protocol):
         """Closes the connection of a client that does not finish the head of its call."""
