@@ -149,9 +149,8 @@ def _table(content: str, path: Path, field: str | None, delimiter: str) -> Itera
         column = header.index(_field(header, field, f"{path}, line 1", "column"))
         for row in rows:
             if row and len(row) <= column:
-                raise CaptionError(
-                    f"{path}, line {rows.line_num}: {len(row)} cells, but captions are in {column + 1}"
-                )
+                where = f"{path}, line {rows.line_num}"
+                raise CaptionError(f"{where}: {len(row)} cells, but captions are in {column + 1}")
             yield row[column] if row else ""
     except csv.Error as error:
         raise CaptionError(f"{path}, line {rows.line_num}: {error}") from None
@@ -173,7 +172,6 @@ def _said(error: BaseException) -> str:
 
 
 def _caption(row: Any, field: str | None, where: str) -> str:
-    """Return the caption of a row, which is the caption or an object with a field that holds it."""
     value = row[_field(list(row), field, where, "field")] if isinstance(row, Mapping) else row
     if not isinstance(value, str):
         raise CaptionError(f"{where}: the caption is not text: {shown(value)}")

@@ -75,7 +75,6 @@ def load_objects365(
 
 
 def _find_instances(top: Path, split: str | None) -> Path:
-    """Find the instances file of a split, or the only one there."""
     inner = ("annotations", "images", *([split] if split else []))
     for folder in ("annotations", "."):
         if split:

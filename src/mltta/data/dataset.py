@@ -40,7 +40,6 @@ class Dataset:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse parts that do not belong together."""
         if self.targets.shape != (len(self.ids), len(self.labels)) or len(self.images) != len(self.ids):
             raise DatasetError(
                 f"{self.name}: {len(self.ids)} ids, {len(self.images)} images and {len(self.labels)} labels do not "
@@ -53,7 +52,6 @@ class Dataset:
             raise DatasetError(f"{self.name}: the image id {twice!r} occurs more than once")
 
     def __len__(self) -> int:
-        """Count the images."""
         return len(self.ids)
 
     def select(self, indices: slice | Sequence[int] | NDArray[Any]) -> Dataset:
@@ -131,9 +129,7 @@ def mark(
         first = {label_key(name): name for _, names in reversed(rows) for name in reversed(names)}
         if not first:
             raise DatasetError(f"{source} lists {len(rows):,} images and not one label")
-        labels = label_list(
-            [first[key] for key in sorted(first)], source
-        )  # each in the spelling it has first
+        labels = label_list([first[key] for key in sorted(first)], source)  # as it is first spelled
     targets = np.zeros((len(rows), len(labels)), dtype=np.int8)
     column: dict[str, int] = {}
     for row, (where, names) in enumerate(rows):

@@ -55,9 +55,8 @@ def locate(root: Path, marker: str, places: Sequence[str] = (".",), inner: Seque
 
 def missing(root: Path, what: str, expected: str, hint: str = "") -> DatasetError:
     """Build the error for a folder that does not hold a dataset: the tree it should hold, and what it holds."""
-    there, wanted = (
-        "".join(f"\n    {line}" for line in own) for own in (_listing(root), expected.splitlines())
-    )
+    trees = _listing(root), expected.splitlines()
+    there, wanted = ("".join(f"\n    {line}" for line in own) for own in trees)
     head = f"{what} was not found in {root}. Expected there:{wanted}\nFound there:{there}"
     return DatasetError(head + unextracted(root) + (f"\n{hint}" if hint else ""))
 

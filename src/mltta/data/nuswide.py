@@ -38,9 +38,7 @@ def load_nuswide(
         raise missing(top, f"the {split} split of NUS-WIDE", _TREE.format(split=part))
     home = list_file.parent.parent if list_file.parent.name == "ImageList" else list_file.parent
     names = _read_list(list_file)
-    places = [
-        home / place for place in ("TrainTestLabels", "Groundtruth/TrainTestLabels", "Groundtruth", ".")
-    ]
+    places = map(home.joinpath, ("TrainTestLabels", "Groundtruth/TrainTestLabels", "Groundtruth", "."))
     folder = next((place for place in places if any(place.glob(f"Labels_*_{part}.txt"))), None)
     if folder is None:
         raise missing(home, f"the labels of NUS-WIDE's {split} split", _TREE.format(split=part))
@@ -65,7 +63,6 @@ def _read_list(file: Path) -> list[str]:
 
 
 def _read_concept(file: Path, list_file: Path, count: int) -> NDArray[np.int8]:
-    """Read one 0 or 1 a listed image."""
     if not file.is_file():
         raise DatasetError(f"{file} is missing, so its concept has no labels" + unextracted(file.parent))
     # Bytes, since 81 files of 107,859 lines take seconds as text.

@@ -89,7 +89,6 @@ def load_folder(
 
 
 def _find_file(top: Path) -> Path:
-    """Find the label file: labels.csv, labels.jsonl, or the only one of its kind."""
     files = sorted(file for file in top.iterdir() if file.suffix.casefold() in _SUFFIXES)
     named = [file for file in files if file.stem.casefold() == "labels"] or files
     if len(named) > 1:
@@ -125,21 +124,19 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
             raise DatasetError(
                 f"{file}, line {line}: {len(cells)} cells where the header has {len(header)}{hint}"
             )
+    rows = [_Row(line, _image(file, line, cells[image])) for line, cells in table]
     if listed is None:
         labels = [(i, name) for i, name in enumerate(header) if i != image]
-        flags = ([_flag(file, line, name, cells[i]) for i, name in labels] for line, cells in table)
-        marked = zip(table, flags, strict=True)
-        return tuple(name for _, name in labels), [
-            _Row(line, _image(file, line, cells[image]), flags=own) for (line, cells), own in marked
-        ]
+        for row, (line, cells) in zip(rows, table, strict=True):
+            row.flags = [_flag(file, line, name, cells[i]) for i, name in labels]
+        return tuple(name for _, name in labels), rows
     between = next((mark for mark in "|;" if any(mark in cells[listed] for _, cells in table)), ",")
-    split = [[n for n in map(str.strip, cells[listed].split(between)) if n] for _, cells in table]
-    named = zip(table, split, strict=True)
-    return (), [_Row(line, _image(file, line, cells[image]), own) for (line, cells), own in named]
+    for row, (_, cells) in zip(rows, table, strict=True):
+        row.labels = [name for name in map(str.strip, cells[listed].split(between)) if name]
+    return (), rows
 
 
 def _read_jsonl(file: Path) -> Iterator[_Row]:
-    """Read one object a line."""
     for line, text in enumerate(read_text(file).split("\n"), start=1):
         if not text.strip():
             continue
@@ -149,9 +146,8 @@ def _read_jsonl(file: Path) -> Iterator[_Row]:
             raise DatasetError(f"{file}, line {line}: not valid JSON: {explain(error)}") from None
         held = entry if isinstance(entry, dict) else {}
         image, labels = (next((held[key] for key in keys if key in held), None) for keys in (_IMAGE, _LABELS))
-        if not (
-            isinstance(image, str) and isinstance(labels, list) and all(isinstance(n, str) for n in labels)
-        ):
+        listed = isinstance(labels, list) and all(isinstance(name, str) for name in labels)
+        if not isinstance(image, str) or not listed:
             raise DatasetError(
                 f'{file}, line {line}: expected {{"image": "a.jpg", "labels": ["dog", "cat"]}}, '
                 f"found {shorten(text.strip())!r}"

@@ -41,9 +41,8 @@ def load_voc(
         raise ConfigError(f"difficult={difficult!r} is neither 'negative' nor 'ignore'")
     top, name = as_folder(root), f"voc{year}-{split}"
     base = locate(top, "ImageSets/Main", (f"VOCdevkit/VOC{year}", f"VOC{year}", "."), _INNER)
-    named = (
-        re.match(r"VOC(\d{4})", base.absolute().name) if base else None
-    )  # a folder may be called otherwise
+    # a folder may be called otherwise
+    named = re.match(r"VOC(\d{4})", base.absolute().name) if base else None
     if base is None or (named and int(named[1]) != year):
         raise missing(top, f"VOC{year}", _TREE.format(year=year, split=split))
     labels = LabelSet.load("voc")

@@ -75,9 +75,7 @@ def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.I
     if isinstance(source, Image.Image):
         check_size(*source.size, "image")
         return _finish(source, "image", working)
-    torch = sys.modules.get(
-        "torch"
-    )  # there are no tensors before somebody has imported it, which takes seconds
+    torch = sys.modules.get("torch")  # no tensors before somebody has imported it, which takes seconds
     if torch is not None and isinstance(source, torch.Tensor):
         image = _from_array(_tensor_to_array(source), "tensor")
     elif isinstance(source, np.ndarray):

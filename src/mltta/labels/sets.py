@@ -33,9 +33,8 @@ _COMMENT = re.compile(r"(^|\s)#.*")
 _BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
 log = logging.getLogger("mltta")
 
-LabelSource: TypeAlias = Union[
-    "LabelSet", str, "os.PathLike[str]", Mapping[str, Sequence[str]], Sequence[str]
-]  # what LabelSet.of accepts
+#: what LabelSet.of accepts
+LabelSource: TypeAlias = Union["LabelSet", str, os.PathLike[str], Mapping[str, Sequence[str]], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class LabelSet:
     source: str = "list"
 
     def __post_init__(self) -> None:
-        """Refuse a set that no score could be read from."""
         if not self.names:
             raise LabelError(f"The label list ({self.source}) is empty. {_HOW}")
         if not len(self.names) == len(self.texts) == len(self.synonyms):
@@ -86,11 +84,9 @@ class LabelSet:
         return self.source in OFFICIAL
 
     def __len__(self) -> int:
-        """Count the labels."""
         return len(self.names)
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names in order."""
         return iter(self.names)
 
     def pick(self, places: Sequence[int]) -> LabelSet:
@@ -102,10 +98,8 @@ class LabelSet:
         """Return the position of a label, whichever case or spacing its name or text is written in."""
         wanted = label_key(name)
         for words in (self.names, self.texts):
-            if (
-                found := next((i for i, word in enumerate(words) if label_key(word) == wanted), None)
-            ) is not None:
-                return found
+            if wanted in (keys := [label_key(word) for word in words]):
+                return keys.index(wanted)
         close = difflib.get_close_matches(wanted, [label_key(n) for n in self.names], n=3)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise LabelError(f"No label {name!r} among the {len(self)} labels of {self.source}.{hint}")
@@ -183,9 +177,7 @@ class LabelSet:
         twice: list[str] = []
         for position, entry in enumerate(entries, start=1):
             fields = entry if isinstance(entry, Mapping) else {"name": entry}
-            if (
-                isinstance(entry, str) and "|" in entry
-            ):  # "cat | kitty | tabby": a label, and other words for it
+            if isinstance(entry, str) and "|" in entry:  # "cat | kitty": a label, and other words for it
                 own, *others = entry.split("|")
                 fields = {"name": own, "synonyms": [word for word in others if word.strip()]}
             name = fields.get("name")
@@ -230,7 +222,6 @@ def label_key(label: str) -> str:
 
 
 def _tidy_synonyms(synonyms: object, name: str) -> tuple[str, ...]:
-    """Strip synonyms, and refuse anything but a list of non-empty strings."""
     if isinstance(synonyms, Sequence) and not isinstance(synonyms, (str, bytes)):
         tidy = [_readable(s) for s in synonyms if isinstance(s, str)]
         if len(tidy) == len(synonyms) and all(tidy):

@@ -57,10 +57,8 @@ class Backbone:
         acceleration: Acceleration | None = None,
     ):
         self.acceleration = acceleration or Acceleration()
-        self.name = loaded.name
-        self.trained = loaded.trained
-        self.device = device
-        self.image_dtype = image_dtype
+        self.name, self.trained = loaded.name, loaded.trained
+        self.device, self.image_dtype = device, image_dtype
         self.model: Any = loaded.model.eval().requires_grad_(False).to(device, torch.float32)
         self.tokenizer = loaded.tokenizer
         self.context_length = int(getattr(self.tokenizer, "context_length", None) or 77)

@@ -57,9 +57,8 @@ def load_backbone(
     )
     chosen = pick_device(device)
     backbone = Backbone(loaded, chosen, pick_dtype(image_dtype, chosen), choose(chosen, accelerate))
-    where = (
-        torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{torch.get_num_threads()} threads"
-    )
+    gpu = chosen.type == "cuda"
+    where = torch.cuda.get_device_name(chosen) if gpu else f"{torch.get_num_threads()} threads"
     log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
     log.debug("%d views at a time through the image tower", backbone.image_tower.chunk)
     return backbone if prompts is None else with_prompts(backbone, prompts)

@@ -65,7 +65,6 @@ class MaPLeBackbone(Backbone):
         self._vocabularies = {}
 
     def _check(self, base: Backbone) -> None:
-        """Refuse a model that these prompts cannot be put into."""
         visual, source = self.model.visual, self.prompts.source
         if not is_plain(visual):
             raise ConfigError(

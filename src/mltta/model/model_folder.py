@@ -29,14 +29,12 @@ _Rule = Callable[[Any], bool]
 
 
 def _whole(most: int, least: int = 0) -> _Rule:
-    """A whole number between bounds."""
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _matches(pattern: str, longest: int) -> _Rule:
-    return lambda value: (
-        isinstance(value, str) and re.fullmatch(pattern, value) is not None and len(value) < longest
-    )
+    fits = re.compile(pattern).fullmatch
+    return lambda value: isinstance(value, str) and fits(value) is not None and len(value) < longest
 
 
 def _list_of(rule: _Rule, *lengths: int) -> _Rule:
@@ -248,9 +246,7 @@ def build(config: FolderConfig, weights: Path, numbers: int | None) -> Any:
             f"{config.least_numbers():,}: they do not belong together"
         )
     said = {"model_cfg": config.model, "preprocess_cfg": config.preprocess}
-    with (
-        tempfile.TemporaryDirectory() as clean
-    ):  # open_clip reads the checked settings, and nothing beside them
+    with tempfile.TemporaryDirectory() as clean:  # of the checked settings, and nothing beside them
         (Path(clean) / CONFIG).write_text(json.dumps(said), encoding="utf-8")
         model = open_clip.create_model(f"local-dir:{clean}", load_weights=False, pretrained_text=False)
     load_checkpoint(model, str(weights), strict=True, weights_only=True)

@@ -7,14 +7,11 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
 from mltta.storage.reading import LABELS, explain, read_text, shown
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_TEMPLATE = "a photo of a {}."
 #: sets of templates by name: open_clip's OPENAI_IMAGENET_TEMPLATES (80) and SIMPLE_IMAGENET_TEMPLATES (7)
@@ -52,9 +49,8 @@ def list_templates(template: TemplateSource) -> tuple[str, ...]:
         return tuple(fill("{}") for fill in named)
     if not template:
         raise ConfigError(f"there is no prompt template; give one such as {DEFAULT_TEMPLATE!r}")
-    templates = (
-        tuple(template) if isinstance(template, Sequence) and not isinstance(template, str) else (template,)
-    )
+    several = isinstance(template, Sequence) and not isinstance(template, str)
+    templates = tuple(template) if several else (template,)
     for one in templates:
         if not isinstance(one, str):
             raise ConfigError(f"a prompt template is a text with one {{}}; got {one!r}")
@@ -124,7 +120,6 @@ def check_lengths(tokenizer: Any, descriptions: Descriptions, room: int) -> None
 
 
 def _sentences(value: object, where: str) -> tuple[str, ...]:
-    """The sentences of one label, or what is wrong with them."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise LabelError(f"{where}: its descriptions must be a list of sentences, not {shown(value)}")
     if not value:

@@ -48,12 +48,11 @@ def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:
             "heads": width // 64,
             "layers": count("transformer.resblocks.", 2),
         }
-        conv, kept = (
-            ("conv1", "visual.") if "visual.proj" in state else ("layer1.0.conv1", "visual.attnpool.")
-        )
+        vit = "visual.proj" in state
+        conv, kept = ("conv1", "visual.") if vit else ("layer1.0.conv1", "visual.attnpool.")
         grid = round((state[f"{kept}positional_embedding"].shape[0] - 1) ** 0.5)
         vision: dict[str, Any] = {"width": state[f"visual.{conv}.weight"].shape[0]}
-        if conv == "conv1":
+        if vit:
             patch = state["visual.conv1.weight"].shape[-1]
             vision |= {"layers": count("visual.transformer.resblocks.", 3), "patch_size": patch}
             vision["image_size"] = patch * grid

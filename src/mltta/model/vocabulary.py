@@ -43,9 +43,8 @@ def words() -> list[str]:
     """The texts of all built-in labels and the first synonyms of each, all once."""
     labels = [LabelSet.load(name) for name in BUILT_IN]
     texts = [text for some in labels for text in some.texts]
-    more = [
-        word for some in map(with_known_words, labels) for own in some.synonyms for word in own[:SYNONYMS]
-    ]
+    known = map(with_known_words, labels)
+    more = [word for some in known for own in some.synonyms for word in own[:SYNONYMS]]
     return list(dict.fromkeys(texts + more))
 
 

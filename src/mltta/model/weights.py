@@ -224,9 +224,8 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
                 model = open_clip.create_model(arch, pretrained_text=False, force_quick_gelu=quick_gelu)
     except Exception as error:  # shapes out of a stranger's file end in all kinds of errors
         raise WeightsError(f"no model can be built for {path}: {reason(error)}") from error
-    wanted, given = (
-        {key: value.shape for key, value in held.items()} for held in (model.state_dict(), state)
-    )
+    both = model.state_dict(), state
+    wanted, given = ({key: value.shape for key, value in held.items()} for held in both)
     misfits = [key for key in {**wanted, **given} if wanted.get(key) != given.get(key)]
     if misfits:
         raise WeightsError(

@@ -141,10 +141,10 @@ def _read(lines: Iterable[bytes], path: Path) -> tuple[dict[str, Any], dict[int,
                 break
             else:
                 held = json.loads(line)
-                why = "" if held["kept"] else str(held["why"])
+                n, why = int(held["n"]), "" if held["kept"] else str(held["why"])
                 prompt, answer = map(int, held["tokens"])
                 said = tuple(held["keywords"]), str(held["caption"]), why, (prompt, answer)
-                entries.setdefault(int(held["n"]), Sentence(int(held["n"]), *said))
+                entries.setdefault(n, Sentence(n, *said))
         except UNREADABLE as error:
             if number == 1:
                 raise CaptionError(f"{path} is not a file that `mltta captions generate` wrote") from error

@@ -157,7 +157,6 @@ class Sampler:
         return {"seed": self._seed, "prompt": PROMPT, "sampling": drawn}
 
     def __call__(self, n: int) -> Request:
-        """Draw one to five labels and ask for a sentence with them."""
         key = hashlib.blake2b(f"{self._seed}\0{n}".encode(), digest_size=16).digest()
         rng = random.Random(int.from_bytes(key, "big"))
         size = rng.randint(1, min(MOST_LABELS, len(self._texts)))
