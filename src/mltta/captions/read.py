@@ -66,9 +66,8 @@ def _texts(name: str, field: str | None) -> Iterable[str]:
         from mltta.data.hf import is_saved
 
         if not is_saved(path):
-            raise CaptionError(
-                f"{path} is a folder, but no caption base and no dataset that `save_to_disk` wrote"
-            )
+            lacks = "no caption base and no dataset that `save_to_disk` wrote"
+            raise CaptionError(f"{path} is a folder, but {lacks}")
         return _dataset(str(path), None, field)
     content = _content(path)
     if suffix in (".jsonl", ".ndjson"):

@@ -246,9 +246,8 @@ def base_folders(source: str | os.PathLike[str]) -> list[Path]:
     """The caption bases that a folder, or "hf-hub:ORG/NAME", is or holds, one a model; none for a file of texts."""
     name = os.fspath(source)
     if name == NONE:
-        raise CaptionError(
-            f"{NONE} means no captions, which are needed here: name a caption base (or ./{NONE})"
-        )
+        todo = f"name a caption base (or ./{NONE})"
+        raise CaptionError(f"{NONE} means no captions, which are needed here: {todo}")
     folder = hub.pull(name) if name.startswith(hub.PREFIX) else Path(name).expanduser()
     if (folder / "config.json").is_file():
         return [folder]

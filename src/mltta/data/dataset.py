@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -70,10 +71,8 @@ class Dataset:
 
     def summary(self) -> str:
         """Say in one sentence what is measured on."""
-        published = ""
-        if self.published is not None:
-            same = self.published == len(self)
-            published = " (as published)" if same else f" (published: {self.published:,})"
+        published = "" if self.published is None else f" (published: {self.published:,})"
+        published = " (as published)" if self.published == len(self) else published
         present = float((self.targets == 1).sum() / max(len(self), 1))
         head = f"{self.name}: {len(self):,} images{published}, {len(self.labels)} labels, {present:.1f} labels an image"
         return "; ".join((head, *self.notes))
@@ -131,13 +130,10 @@ def mark(
             raise DatasetError(f"{source} lists {len(rows):,} images and not one label")
         labels = label_list([first[key] for key in sorted(first)], source)  # as it is first spelled
     targets = np.zeros((len(rows), len(labels)), dtype=np.int8)
-    column: dict[str, int] = {}
+    column = cache(labels.index)
     for row, (where, names) in enumerate(rows):
-        for name in names:
-            if name not in column:
-                try:
-                    column[name] = labels.index(name)
-                except LabelError as error:
-                    raise DatasetError(f"{source}, {where}: {error}") from None
-            targets[row, column[name]] = 1
+        try:
+            targets[row, [column(name) for name in names]] = 1
+        except LabelError as error:
+            raise DatasetError(f"{source}, {where}: {error}") from None
     return labels, targets

@@ -58,10 +58,9 @@ def load_hf(
         if not classes and not field and all(len(row) == len(order) and set(row) <= {0, 1} for row in values):
             values = [[i for i, flag in enumerate(row) if flag] for row in values]
             notes = ("its labels are read as one 0 or 1 a label",)
-        for i, row in enumerate(values):
-            for label in row:
-                if not isinstance(label, int) or not 0 <= label < len(order):
-                    raise DatasetError(f"{name}, row {i}: {label!r} is no position in {len(order)} labels")
+        for i, label in ((i, label) for i, row in enumerate(values) for label in row):
+            if not isinstance(label, int) or not 0 <= label < len(order):
+                raise DatasetError(f"{name}, row {i}: {label!r} is no position in {len(order)} labels")
         values = [[order[label] for label in row] for row in values]
     table, targets = mark([(f"row {i}", row) for i, row in enumerate(values)], chosen, name)
     pictures = Lazy(_Encoded(rows, images), range(len(values)))

@@ -86,12 +86,10 @@ def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[s
     # An end that two names share could show the wrong picture.
     cuts = [n for n in range(depth) if not n or len({_without(name, n) for name in relative}) == listed]
     best, most = (bases[0], 0), -1
-    for base, cut in ((base, cut) for cut in cuts for base in bases):
+    for base, cut in ((base, cut) for cut in cuts for base in bases if most < len(sample)):
         hits = sum(isfile(base / _without(name, cut)) for name in sample)
         if hits > most:
             best, most = (base, cut), hits
-        if hits == len(sample):
-            break
     base, cut = best
     paths = [base / _without(name, cut) for name in relative]
     if 2 * most < len(sample):
@@ -111,9 +109,8 @@ def read_text(file: Path) -> str:
     except FileNotFoundError:
         raise DatasetError(f"{file} is missing" + unextracted(file.parent)) from None
     except UnicodeDecodeError:
-        raise DatasetError(
-            f"{file} is not UTF-8 text: save it in that encoding, or download it again"
-        ) from None
+        todo = "save it in that encoding, or download it again"
+        raise DatasetError(f"{file} is not UTF-8 text: {todo}") from None
     except OSError as error:
         raise DatasetError(f"{file} cannot be read: {error.strerror}") from None
 

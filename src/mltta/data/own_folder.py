@@ -73,9 +73,8 @@ def load_folder(
     first: dict[str, int] = {}
     for row in rows:
         if first.setdefault(row.image, row.line) != row.line:
-            raise DatasetError(
-                f"{file}: lines {first[row.image]} and {row.line} list the same image, {row.image}"
-            )
+            lines = f"lines {first[row.image]} and {row.line}"
+            raise DatasetError(f"{file}: {lines} list the same image, {row.image}")
     if columns:
         table = chosen or label_list(columns, str(file))
         targets = np.array([row.flags for row in rows], dtype=np.int8)[:, _order(file, columns, table)]
@@ -121,9 +120,8 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
     for line, cells in table:
         if len(cells) != len(header):
             hint = "" if listed is None else "; separate several labels by |"
-            raise DatasetError(
-                f"{file}, line {line}: {len(cells)} cells where the header has {len(header)}{hint}"
-            )
+            counts = f"{len(cells)} cells where the header has {len(header)}"
+            raise DatasetError(f"{file}, line {line}: {counts}{hint}")
     rows = [_Row(line, _image(file, line, cells[image])) for line, cells in table]
     if listed is None:
         labels = [(i, name) for i, name in enumerate(header) if i != image]

@@ -142,9 +142,8 @@ class LabelSet:
             except UNREADABLE as error:
                 raise LabelError(f"{path} is not valid JSON: {explain(error)}.") from None
             if not isinstance(entries, (list, dict)):
-                raise LabelError(
-                    f"{path} holds neither a list of labels nor a mapping from labels to synonyms."
-                )
+                kinds = "neither a list of labels nor a mapping from labels to synonyms"
+                raise LabelError(f"{path} holds {kinds}.")
         elif suffix == ".csv":
             with reading(path, LabelError, "save it as a table, one label a line"):
                 entries = _csv_column(content)
@@ -170,10 +169,7 @@ class LabelSet:
         """Tidy strings, {"name", "text", "synonyms"} objects or a mapping label -> synonyms into a set."""
         if isinstance(entries, Mapping):
             entries = [{"name": name, "synonyms": synonyms} for name, synonyms in entries.items()]
-        names: list[str] = []
-        texts: list[str] = []
-        synonyms: list[tuple[str, ...]] = []
-        places: dict[str, int] = {}
+        found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
         twice: list[str] = []
         for position, entry in enumerate(entries, start=1):
             fields = entry if isinstance(entry, Mapping) else {"name": entry}
@@ -185,21 +181,20 @@ class LabelSet:
             if not isinstance(name, str) or not isinstance(text, str):
                 raise _not_a_string(entry, position, source)
             words = _tidy_synonyms(fields.get("synonyms", ()), name)
-            place = places.setdefault(label_key(name), len(names))
-            if place < len(names) and label_key(name):
+            key = label_key(name)
+            if key and key in found:
                 twice.append(name.strip())
-                synonyms[place] = tuple(dict.fromkeys((*synonyms[place], *words)))
-                continue
-            names.append(name.strip())
-            texts.append(_readable(text))
-            synonyms.append(words)
+                name, text, known = found[key]
+                words = tuple(dict.fromkeys((*known, *words)))
+            found[key] = name.strip(), _readable(text), words
         if twice:
             said = ", ".join(map(repr, twice[:5])) + (" …" if len(twice) > 5 else "")
             log.warning(
                 "%s: %d given more than once (%s) and taken once; case, spaces and _ make no difference",
                 *("labels" if source == "list" else source, len(twice), said),
             )
-        return cls(tuple(names), tuple(texts), tuple(synonyms), source)
+        names, texts, synonyms = zip(*found.values(), strict=True) if found else ((), (), ())
+        return cls(names, texts, synonyms, source)
 
 
 def _listed(content: str) -> list[str]:

@@ -210,7 +210,7 @@ class Backbone:
     def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Tensor:
         """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
         kept = self._kept_vocabulary(templates) if look_up else None
-        rows = [None if kept is None else kept.row(text) for text in labels.texts]
+        rows = [None if kept is None else kept.rows.get(text) for text in labels.texts]
         new = [i for i, row in enumerate(rows) if row is None]
         if kept is None or new:
             some = labels if kept is None else labels.pick(new)

@@ -150,9 +150,8 @@ class LabelEncoder:
             context = tower.embed(self._tokens[0, prompts.start : prompts.start + prompts.length])
         shape = (prompts.length, tower.width)
         if context.shape[-2:] != shape or context.shape[:-2] not in ((), (len(self),)):
-            raise ConfigError(
-                f"context vectors are {tuple(context.shape)}, but this text tower takes {shape}"
-            )
+            found = tuple(context.shape)
+            raise ConfigError(f"context vectors are {found}, but this text tower takes {shape}")
         self.context = context.detach().to(device, torch.float32)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -97,17 +97,18 @@ class CoOp(LearnedPrompts):
 
     def for_labels(self, labels: LabelSet) -> Tensor:
         """One context for all labels, or one for each if they are as many as it was made for."""
-        if self.context.ndim == 3 and len(self.context) != len(labels):
+        if self.context.ndim == 2:
+            return self.context
+        if len(self.context) != len(labels):
             raise ConfigError(
                 f"{self.source} holds a context for each of {len(self.context)} labels and cannot serve a list of "
                 f"{len(labels)}: give the labels it was trained with, in their order, or a checkpoint whose context "
                 "is shared by all labels"
             )
         trained = self.about.get("labels")
-        if self.context.ndim == 3 and trained is not None and tuple(trained) != labels.names:
-            raise ConfigError(
-                f"{self.source} holds a context for each label, and the labels given are others"
-            )
+        if trained is not None and tuple(trained) != labels.names:
+            message = f"{self.source} holds a context for each label, and the labels given are others"
+            raise ConfigError(message)
         return self.context
 
 

@@ -77,11 +77,9 @@ def pick_device(device: str | torch.device) -> torch.device:
             raise RuntimeError("another kind")
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-        there += ["mps"] * torch.backends.mps.is_available()
-        raise ConfigError(
-            f"device {str(device)!r} is not available; here there is {', '.join(there)}"
-        ) from error
+        gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        there = ", ".join(["cpu", *gpus, *["mps"] * torch.backends.mps.is_available()])
+        raise ConfigError(f"device {str(device)!r} is not available; here there is {there}") from error
     return chosen
 
 

@@ -135,16 +135,12 @@ class FolderConfig:
     remote_code: bool = False
 
     @property
-    def text(self) -> dict[str, Any]:
-        return self.model["text_cfg"]
-
-    @property
     def tokenizer_name(self) -> str | None:
-        return self.text.get("hf_tokenizer_name")
+        return self.model["text_cfg"].get("hf_tokenizer_name")
 
     def least_numbers(self) -> int:
         """A lower bound on the numbers that the model is made of, as far as the settings tell."""
-        vision, text = self.model["vision_cfg"], self.text
+        vision, text = self.model["vision_cfg"], self.model["text_cfg"]
         count = 0
         if "timm_model_name" not in vision and isinstance(vision.get("layers", 12), int):
             side = vision.get("image_size", 224)
@@ -261,7 +257,7 @@ def tokenizer(config: FolderConfig, folder: Path, source: str | None = None) -> 
     """
     from open_clip.tokenizer import DEFAULT_CONTEXT_LENGTH, HFTokenizer, SimpleTokenizer
 
-    text = config.text
+    text = config.model["text_cfg"]
     options: dict[str, Any] = {"context_length": text.get("context_length", DEFAULT_CONTEXT_LENGTH)}
     options |= text.get("tokenizer_kwargs", {})
     own = folder / "bpe.txt.gz"

@@ -21,6 +21,7 @@ TEMPLATE_SETS = ("openai", "simple")
 TemplateSource: TypeAlias = str | Sequence[str]
 #: sentences by label, or the JSON file that holds them
 DescriptionSource: TypeAlias = Mapping[str, Sequence[str]] | str | os.PathLike[str]
+_TWICE = "{}: the label {!r} is described twice; put its sentences into one list"
 
 log = logging.getLogger("mltta")
 
@@ -95,9 +96,7 @@ def load_descriptions(source: DescriptionSource, labels: LabelSet) -> Descriptio
         except LabelError as error:
             raise LabelError(f"{where}: {error}") from None
         if name in found:
-            raise LabelError(
-                f"{where}: the label {name!r} is described twice; put its sentences into one list"
-            )
+            raise LabelError(_TWICE.format(where, name))
         found[name] = _sentences(sentences, f"{where}: label {name!r}")
     missing = [name for name in labels if name not in found]
     if missing:
@@ -109,14 +108,12 @@ def load_descriptions(source: DescriptionSource, labels: LabelSet) -> Descriptio
 
 def check_lengths(tokenizer: Any, descriptions: Descriptions, room: int) -> None:
     """Refuse a sentence that takes more tokens than the text tower reads, as `build_prompts` refuses a label."""
-    for name, sentences in descriptions.items():
-        for sentence in sentences:
-            count = len(token_ids(tokenizer, sentence))
-            if count > room:
-                raise LabelError(
-                    f"a description of label {name!r} is too long: {sentence[:60]!r} takes {count} tokens "
-                    f"and this model reads {room}. Shorten it."
-                )
+    for name, sentence in ((name, sentence) for name, own in descriptions.items() for sentence in own):
+        if (count := len(token_ids(tokenizer, sentence))) > room:
+            raise LabelError(
+                f"a description of label {name!r} is too long: {sentence[:60]!r} takes {count} tokens "
+                f"and this model reads {room}. Shorten it."
+            )
 
 
 def _sentences(value: object, where: str) -> tuple[str, ...]:
@@ -138,9 +135,7 @@ def _read_json(path: Path) -> Any:
         if len(content) < len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise LabelError(
-                f"{path}: the label {twice!r} is described twice; put its sentences into one list"
-            )
+            raise LabelError(_TWICE.format(path, twice))
         return content
 
     try:

@@ -32,11 +32,8 @@ class Vocabulary:
 
     def __init__(self, texts: list[str], features: Array):
         self.texts, self.features = texts, features
-        self._rows = {text: row for row, text in enumerate(texts)}
-
-    def row(self, text: str) -> int | None:
-        """Where a label's text is, if it is there, letter for letter."""
-        return self._rows.get(text)
+        #: where a label's text is, if it is there, letter for letter
+        self.rows = {text: row for row, text in enumerate(texts)}
 
 
 def words() -> list[str]:

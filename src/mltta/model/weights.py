@@ -213,9 +213,8 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
         )
     numbers = sum(value.numel() for value in state.values())
     if arch is None and folder_.FolderConfig(config, {}).least_numbers() > numbers:
-        raise WeightsError(
-            f"{path} has the names of a CLIP model, but its tensors do not have the shapes of one"
-        )
+        said = "has the names of a CLIP model, but its tensors do not have the shapes of one"
+        raise WeightsError(f"{path} {said}")
     try:
         if arch is None:
             model: nn.Module = open_clip.CLIP(**config, quick_gelu=quick_gelu)

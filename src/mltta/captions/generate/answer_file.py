@@ -148,9 +148,8 @@ def _read(lines: Iterable[bytes], path: Path) -> tuple[dict[str, Any], dict[int,
         except UNREADABLE as error:
             if number == 1:
                 raise CaptionError(f"{path} is not a file that `mltta captions generate` wrote") from error
-            raise CaptionError(
-                f"{path}: line {number} is no answer. Remove that line and try again."
-            ) from error
+            todo = "Remove that line and try again."
+            raise CaptionError(f"{path}: line {number} is no answer. {todo}") from error
         whole += len(line)
     return header, entries, whole
 
