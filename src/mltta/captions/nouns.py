@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -58,9 +58,9 @@ class NounFilter:
         for label in ("", "table"):
             if not label or (label,) not in own:
                 self._swallow(phrase for unless, phrase in SWALLOWED if unless == label)
-        lengths: dict[str, set[int]] = {}
+        lengths: defaultdict[str, set[int]] = defaultdict(set)
         for phrase in self._table:
-            lengths.setdefault(phrase[0], set()).add(len(phrase))
+            lengths[phrase[0]].add(len(phrase))
         self._lengths = {word: sorted(sizes, reverse=True) for word, sizes in lengths.items()}
 
     def __call__(self, sentence: str, duplicates: bool = False) -> list[int]:

@@ -98,9 +98,8 @@ def _content(path: Path) -> str:
         raise CaptionError(f"there is no caption file at {path}: check the spelling of the path") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise CaptionError(
-            f"{path}, line {line}: not UTF-8, so no captions can be read. If it is text, save it in that encoding."
-        ) from None
+        said = "not UTF-8, so no captions can be read. If it is text, save it in that encoding."
+        raise CaptionError(f"{path}, line {line}: {said}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CaptionError(f"{path} is no whole .gz file: {error}") from None
     except OSError as error:

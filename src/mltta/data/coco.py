@@ -149,9 +149,8 @@ def _read_json(file: Path) -> dict[str, Any]:
         look(file, ANNOTATIONS, DatasetError)
         content: dict[str, Any] = json.loads(file.read_bytes(), object_hook=_without_outlines)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or too deep
-        raise DatasetError(
-            f"{file} is damaged or incomplete ({explain(error)}): download or extract it again"
-        ) from None
+        damage = f"damaged or incomplete ({explain(error)})"
+        raise DatasetError(f"{file} is {damage}: download or extract it again") from None
     except OSError as error:
         raise DatasetError(f"{file} cannot be read: {error.strerror}") from None
     lists = [content.get(part, []) for part in _NEEDED] if isinstance(content, dict) else [None]

@@ -102,9 +102,8 @@ def settle_unlabelled(data: Dataset, unlabelled: Unlabelled) -> Dataset:
     if not count:
         return data
     if count == len(data):
-        raise DatasetError(
-            f"{data.name}: not one of its {count:,} images carries any of the {len(data.labels)} labels"
-        )
+        lack = f"not one of its {count:,} images carries any of the {len(data.labels)} labels"
+        raise DatasetError(f"{data.name}: {lack}")
     fate = "are left out" if unlabelled == "drop" else "count as negatives"
     noted = replace(data, notes=(*data.notes, f"{count:,} images with none of the labels {fate}"))
     return replace(noted.select(labelled), notes=noted.notes) if unlabelled == "drop" else noted

@@ -95,9 +95,8 @@ def open_split(root: str | os.PathLike[str], split: str | None, config: str | No
     try:
         import datasets
     except ImportError:
-        raise ConfigError(
-            "reading Hugging Face datasets needs the package datasets: pip install mltta[datasets]"
-        ) from None
+        needs = "needs the package datasets: pip install mltta[datasets]"
+        raise ConfigError(f"reading Hugging Face datasets {needs}") from None
     source, folder = os.fspath(root), Path(root).expanduser()
     saved, place = is_saved(folder), str(folder) if folder.exists() else source
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from os.path import isfile  # unlike Path's, it takes a name of any length
 from pathlib import Path
@@ -119,6 +119,15 @@ def read_lines(file: Path) -> list[tuple[int, str]]:
     """Return the lines that are not blank, each with its number."""
     lines = ((number, line.strip()) for number, line in enumerate(read_text(file).split("\n"), start=1))
     return [(number, line) for number, line in lines if line]
+
+
+def listed_once(file: Path, lines: Iterable[tuple[int, str]]) -> list[str]:
+    """The images that a file names in its lines, none of them twice."""
+    first: dict[str, int] = {}
+    for number, name in lines:
+        if first.setdefault(name, number) != number:
+            raise DatasetError(f"{file}: lines {first[name]} and {number} list the same image, {name}")
+    return list(first)
 
 
 def _without(name: str, folders: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from mltta.data.dataset import Dataset, Unlabelled, label_list, mark, settle_unlabelled
-from mltta.data.layout import as_folder, given_file, missing, place_images, read_text
+from mltta.data.layout import as_folder, given_file, listed_once, missing, place_images, read_text
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet, LabelSource
 from mltta.storage.reading import UNREADABLE, explain, shorten
@@ -70,20 +70,16 @@ def load_folder(
     columns, rows = _read_csv(file) if suffix in (".csv", ".tsv") else ((), list(_read_jsonl(file)))
     if not rows:
         raise DatasetError(f"{file} lists no images")
-    first: dict[str, int] = {}
-    for row in rows:
-        if first.setdefault(row.image, row.line) != row.line:
-            lines = f"lines {first[row.image]} and {row.line}"
-            raise DatasetError(f"{file}: {lines} list the same image, {row.image}")
+    ids = tuple(listed_once(file, ((row.line, row.image) for row in rows)))
     if columns:
         table = chosen or label_list(columns, str(file))
         targets = np.array([row.flags for row in rows], dtype=np.int8)[:, _order(file, columns, table)]
     else:
         table, targets = mark([(f"line {row.line}", row.labels) for row in rows], chosen, str(file))
-    images = place_images(top, name, [file.parent, top, top / "images"], [row.image for row in rows])
+    images = place_images(top, name, [file.parent, top, top / "images"], ids)
     left = int((targets == -1).sum())
     notes = (f"{left:,} label–image pairs marked -1 are left out of the metrics",) if left else ()
-    data = Dataset(name, table, tuple(row.image for row in rows), images, targets, None, notes)
+    data = Dataset(name, table, ids, images, targets, None, notes)
     return settle_unlabelled(data, unlabelled)
 
 

@@ -72,9 +72,8 @@ def _read_class_files(main: Path, labels: LabelSet, split: str, top: Path) -> li
             odd = min(columns[0].keys() ^ columns[-1].keys())
             first = main / f"{labels.names[0]}_{split}.txt"
             here, lost = (file, first) if odd in columns[-1] else (first, file)
-            raise DatasetError(
-                f"the class files disagree: {here} lists the image {odd}, {lost} does not; extract them again"
-            )
+            said = f"{here} lists the image {odd}, {lost} does not"
+            raise DatasetError(f"the class files disagree: {said}; extract them again")
     return columns
 
 

@@ -191,7 +191,7 @@ class Backbone:
         if context is None and self.prompts is not None:
             context = self.prompts.for_labels(labels)
         if len(templates) == 1 and not sentences:
-            return self._encode_template(labels, templates[0], context)
+            return self._under(labels, templates[0], context)
         if context is not None:
             raise ConfigError(
                 "context vectors take the place of one template's words, and an ensemble of templates has no single "
@@ -216,7 +216,7 @@ class Backbone:
             some = labels if kept is None else labels.pick(new)
             total = torch.zeros((), device=self.device)
             for one in templates:
-                total = total + self._encode_template(some, one).features  # (n, D)
+                total = total + self._under(some, one).features  # (n, D)
             if kept is None:
                 return total
         found: Tensor = len(templates) * kept.features[[row or 0 for row in rows]]
@@ -253,9 +253,7 @@ class Backbone:
         """What text features depend on: the tower, and the prompts it reads."""
         return self.text_fingerprint + (f" {self.prompts.digest}" if self.prompts is not None else "")
 
-    def _encode_template(
-        self, labels: LabelSet, template: str, context: Tensor | None = None
-    ) -> LabelEncoder:
+    def _under(self, labels: LabelSet, template: str, context: Tensor | None = None) -> LabelEncoder:
         """One template's labels; their context can be tuned where the tower has one."""
         prompts = self._layout(labels, template, None if context is None else context.shape[-2])
         if self.tower.tunable:

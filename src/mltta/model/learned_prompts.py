@@ -131,8 +131,8 @@ class MaPLe(LearnedPrompts):
         wanted = {"ctx": shape, "proj.weight": (layer[0], shape[1]), "proj.bias": (layer[0],)}
         for i in range(self.deeper):
             wanted[f"compound_prompts_text.{i}"] = shape
-            wanted[f"compound_prompt_projections.{i}.weight"] = (layer[0], shape[1])
-            wanted[f"compound_prompt_projections.{i}.bias"] = (layer[0],)
+            for part in ("weight", "bias"):
+                wanted[f"compound_prompt_projections.{i}.{part}"] = wanted[f"proj.{part}"]
         for name in {**wanted, **tensors}:
             found = tuple(tensors[name].shape) if name in tensors else "missing"
             if name not in wanted or found != tuple(wanted[name]):
@@ -171,9 +171,8 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     own = [name for name in names if (name.startswith(learned) if maple else name == "ctx")]
     tensors = {name: names[name].detach().float().contiguous() for name in own}
     if "ctx" not in tensors:
-        raise WeightsError(
-            f"{file} holds no prompts: there is no tensor called ctx or {_LEARNER}ctx in it, as CoOp and MaPLe have"
-        )
+        lack = f"there is no tensor called ctx or {_LEARNER}ctx in it, as CoOp and MaPLe have"
+        raise WeightsError(f"{file} holds no prompts: {lack}")
     for name, value in tensors.items():
         if not value.isfinite().all():
             raise WeightsError(f"{file}: some of its numbers are not finite, so it cannot be used")

@@ -86,9 +86,8 @@ def load_descriptions(source: DescriptionSource, labels: LabelSet) -> Descriptio
     if isinstance(source, (str, os.PathLike)):
         where, given = str(source), _read_json(Path(source))
     if not isinstance(given, Mapping):
-        raise LabelError(
-            f'{where}: give a mapping from labels to lists of sentences, such as {{"dog": ["a furry animal."]}}'
-        )
+        todo = 'give a mapping from labels to lists of sentences, such as {"dog": ["a furry animal."]}'
+        raise LabelError(f"{where}: {todo}")
     found = Descriptions()
     for label, sentences in given.items():
         try:

@@ -184,9 +184,8 @@ def check_numbers(loaded: Loaded) -> None:
         if value.is_floating_point() and value.numel():
             numbers = value.detach().cpu().float().numpy()
             if not np.isfinite([numbers.min(), numbers.max()]).all():
-                raise WeightsError(
-                    f"the weights of {loaded.name} are damaged: {name} holds a value that is not a finite number"
-                )
+                damage = f"{name} holds a value that is not a finite number"
+                raise WeightsError(f"the weights of {loaded.name} are damaged: {damage}")
     held = getattr(loaded.model, "logit_scale", None)
     scale = 1.0 if held is None else float(held.detach().exp().max())
     if not LOGIT_SCALES[0] <= scale <= LOGIT_SCALES[1]:

@@ -174,9 +174,8 @@ def _matched(labels: LabelSet, names: list[str], counts: NDArray[np.float64]) ->
     for row, name in enumerate(names):
         with contextlib.suppress(LabelError):
             places[row] = labels.index(name)
-    matched = np.zeros((len(labels), len(labels)))
-    at = list(places.values())
-    matched[np.ix_(at, at)] = counts[np.ix_(list(places), list(places))]
+    matched, rows, at = np.zeros((len(labels), len(labels))), list(places), list(places.values())
+    matched[np.ix_(at, at)] = counts[np.ix_(rows, rows)]
     return matched
 
 
@@ -201,5 +200,4 @@ class ComposerEngine:
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
         """Write the sentences in order."""
-        for request in requests:
-            yield Answer(request.n, self._compose(request.keywords, random.Random(request.seed)))
+        return (Answer(r.n, self._compose(r.keywords, random.Random(r.seed))) for r in requests)
