@@ -21,9 +21,8 @@ from mltta.storage.reading import ANNOTATIONS, explain, look, reading
 PUBLISHED = {"train2014": 82783, "val2014": 40504, "train2017": 118287, "val2017": 5000}
 _NEEDED = {"images": ("id", "file_name"), "categories": ("id", "name")}
 _NEEDED["annotations"] = "image_id", "category_id"
-_OBJECTS365 = (
-    "annotations/zhiyuan_objv2_{split}.json (any .json file in COCO's format)\n{split}/images/v1/patch0/*.jpg"
-)
+_OBJECTS365 = """annotations/zhiyuan_objv2_{split}.json (any .json file in COCO's format)
+{split}/images/v1/patch0/*.jpg"""
 
 
 def load_coco(

@@ -93,9 +93,8 @@ class LocalSpec:
         for name in ("size", "window", "stride"):
             value = getattr(self, name)
             require(is_count(value), f"{name} of local views must be a whole number above 0, not {value!r}")
-        require(
-            self.window <= self.size, f"a window of {self.window} is larger than its input of {self.size}"
-        )
+        fits = self.window <= self.size
+        require(fits, f"a window of {self.window} is larger than its input of {self.size}")
 
     def covers(self, other: AnySpec) -> bool:
         """Say whether the views of `other` are among these: the same ones, or the clean one alone."""

@@ -69,15 +69,11 @@ class Preprocess:
         require(cfg.get("mode", "RGB") == "RGB", f"input mode {cfg.get('mode')!r}: only RGB is supported")
         fill = cfg.get("fill_color") if cfg.get("resize_mode") == "longest" else 0
         require(not fill, f"fill_color {fill!r}: only 0, black, is supported")
-        mean, std = cfg.get("mean") or CLIP_MEAN, cfg.get("std") or CLIP_STD
-        interpolation = cfg.get("interpolation") or "bicubic"
-        return cls(
-            size=size,
-            mean=(mean,) * 3 if isinstance(mean, (int, float)) else mean,
-            std=(std,) * 3 if isinstance(std, (int, float)) else std,
-            interpolation="bicubic" if interpolation == "random" else interpolation,
-            resize_mode=cfg.get("resize_mode") or "shortest",
-        )
+        colours = cfg.get("mean") or CLIP_MEAN, cfg.get("std") or CLIP_STD
+        mean, std = ((own,) * 3 if isinstance(own, (int, float)) else own for own in colours)
+        resampling = cfg.get("interpolation") or "bicubic"
+        resampling = "bicubic" if resampling == "random" else resampling
+        return cls(size, mean, std, resampling, cfg.get("resize_mode") or "shortest")
 
 
 def render_local(image: Image.Image, spec: LocalSpec, preprocess: Preprocess) -> Pixels:

@@ -101,24 +101,11 @@ _TEXT = _TRANSFORMER | _rules(
     tokenizer_kwargs={"clean": _word, "strip_sep_token": _flag, "context_length": _whole(4096, 1)},
 )
 _MULTIMODAL = _TEXT | _rules({_width: "dim_head n_queries", _whole(1 << 10, 1): "attn_pooler_heads"})
-_MODEL = _rules(
-    {
-        _width: "embed_dim",
-        _flag: "quick_gelu custom_text nonscalar_logit_scale output_dict",
-        _number: "init_logit_scale init_logit_bias",
-    },
-    vision_cfg=_VISION,
-    text_cfg=_TEXT,
-    multimodal_cfg=_MULTIMODAL,
-)
-_PREPROCESS = _rules(
-    {
-        _side: "size",
-        _word: "mode interpolation resize_mode",
-        _several: "mean std",
-        _either(_whole(255), _several): "fill_color",
-    }
-)
+_MODEL = _rules({_width: "embed_dim", _number: "init_logit_scale init_logit_bias"})
+_MODEL |= _rules({_flag: "quick_gelu custom_text nonscalar_logit_scale output_dict"})
+_MODEL |= {"vision_cfg": _VISION, "text_cfg": _TEXT, "multimodal_cfg": _MULTIMODAL}
+_PREPROCESS = _rules({_side: "size", _word: "mode interpolation resize_mode", _several: "mean std"})
+_PREPROCESS["fill_color"] = _either(_whole(255), _several)
 #: what only a caller may allow: another model's or a tokenizer's own Python
 _REMOTE = _rules(
     {_repository: "hf_model_name", _flag: "hf_model_pretrained", _word: "hf_proj_type hf_pooler_type"}
