@@ -51,7 +51,7 @@ def list_templates(template: TemplateSource) -> tuple[str, ...]:
     if not template:
         raise ConfigError(f"there is no prompt template; give one such as {DEFAULT_TEMPLATE!r}")
     several = isinstance(template, Sequence) and not isinstance(template, str)
-    templates = tuple(template) if several else (template,)
+    templates: tuple[Any, ...] = tuple(template) if several else (template,)
     for one in templates:
         if not isinstance(one, str):
             raise ConfigError(f"a prompt template is a text with one {{}}; got {one!r}")
