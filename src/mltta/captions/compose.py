@@ -45,11 +45,8 @@ class Composer:
         lead, tail = rng.choice(self._leads), rng.choice(self._tails)
         if pattern.endswith(("behind", "side by side")):
             tail = ""  # one place is enough
-        for around in (f"{lead or '{}'} {tail}", lead or "{}"):
-            whole = around.strip().replace("{}", scene)
-            if len(whole.split()) <= MAX_WORDS:
-                scene = whole
-                break
+        wholes = [around.strip().replace("{}", scene) for around in (f"{lead or '{}'} {tail}", lead or "{}")]
+        scene = next((whole for whole in wholes if len(whole.split()) <= MAX_WORDS), scene)
         return scene[0].upper() + scene[1:] + "."
 
 
@@ -103,14 +100,11 @@ def _about(
 
 def _fitting(named: Sequence[str]) -> int:
     """Return how many of the labels fit into one sentence, at least the first."""
-    for size in range(min(len(named), max(_SCENES)), 1, -1):
-        if len(_scene(_SCENES[size][0], named[:size]).split()) <= MAX_WORDS:
-            return size
-    return 1
+    sizes = range(min(len(named), max(_SCENES)), 1, -1)
+    return next((n for n in sizes if len(_scene(_SCENES[n][0], named[:n]).split()) <= MAX_WORDS), 1)
 
 
 def _scene(pattern: str, named: Sequence[str]) -> str:
-    """Put the labels, each with its article, into a pattern."""
     return pattern.format(*map(with_article, named))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -41,9 +41,8 @@ class NounFilter:
         """
         own: dict[tuple[str, ...], dict[int, None]] = {}
         other: dict[tuple[str, ...], dict[int, None]] = {}
-        for i, (name, text, synonyms) in enumerate(
-            zip(labels.names, labels.texts, labels.synonyms, strict=True)
-        ):
+        entries = zip(labels.names, labels.texts, labels.synonyms, strict=True)
+        for i, (name, text, synonyms) in enumerate(entries):
             for table, texts in ((own, (name, text)), (own if apart else other, synonyms)):
                 for phrase in itertools.chain.from_iterable(map(_phrases, texts)):
                     table.setdefault(phrase, {})[i] = None
@@ -59,9 +58,9 @@ class NounFilter:
         for label in ("", "table"):
             if not label or (label,) not in own:
                 self._swallow(phrase for unless, phrase in SWALLOWED if unless == label)
-        lengths: dict[str, set[int]] = {}
+        lengths: defaultdict[str, set[int]] = defaultdict(set)
         for phrase in self._table:
-            lengths.setdefault(phrase[0], set()).add(len(phrase))
+            lengths[phrase[0]].add(len(phrase))
         self._lengths = {word: sorted(sizes, reverse=True) for word, sizes in lengths.items()}
 
     def __call__(self, sentence: str, duplicates: bool = False) -> list[int]:
@@ -82,8 +81,7 @@ class NounFilter:
         """Return how many words the longest phrase at position i takes up, and the labels it names."""
         if i >= len(words):
             return 1, ()
-        sizes = self._lengths.get(words[i], ())
-        for size in sizes:
+        for size in self._lengths.get(words[i], ()):
             if 1 < size <= len(words) - i and (hit := self._table.get(tuple(words[i : i + size]))):
                 # a plural begins no compound: "buses line the street"
                 plural = tokens[i] not in (words[i], "sports")
@@ -92,11 +90,7 @@ class NounFilter:
                 return hit
         if i + 1 < len(words) and len(tokens[i]) > 2 and len(tokens[i + 1]) > 2:
             joined = singular(tokens[i] + tokens[i + 1])  # air plane, snow boards
-            if (
-                joined in self._lengths
-                and (joined,) in self._table
-                and tokens[i] not in ENGLISH.function_words
-            ):
+            if (joined,) in self._table and tokens[i] not in ENGLISH.function_words:
                 return 2, self._table[(joined,)][1]
         return self._table.get((words[i],), (1, ()))
 
@@ -148,19 +142,13 @@ def label_matches(
 
 
 def _is_verb(tokens: list[str], i: int) -> bool:
-    """Tell whether the word at position i, which may be a verb, is one."""
-    before = tokens[max(0, i - 2) : i]
-    if (
-        before
-        and before[-1] in ENGLISH.before_verb
-        and not (before[-1] == "to" and before[0] in ENGLISH.before_to)
-    ):
+    before = tokens[max(0, i - 2) : i] or [""]
+    if before[-1] in ENGLISH.before_verb and not (before[-1] == "to" and before[0] in ENGLISH.before_to):
         return True
     return tokens[i].endswith("s") and i + 1 < len(tokens) and tokens[i + 1] in ENGLISH.objects
 
 
 def _is_animal(tokens: list[str], i: int) -> bool:
-    """Tell whether the mouse at position i lives."""
     after, before = tokens[i + 1 : i + 3], tokens[max(0, i - 2) : i]
     ways = (after, tuple(ENGLISH.animal_after)), (before, tuple(ENGLISH.animal_before))
     return any(token.startswith(stems) for own, stems in ways for token in own)

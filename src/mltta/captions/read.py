@@ -66,9 +66,8 @@ def _texts(name: str, field: str | None) -> Iterable[str]:
         from mltta.data.hf import is_saved
 
         if not is_saved(path):
-            raise CaptionError(
-                f"{path} is a folder, but no caption base and no dataset that `save_to_disk` wrote"
-            )
+            lacks = "no caption base and no dataset that `save_to_disk` wrote"
+            raise CaptionError(f"{path} is a folder, but {lacks}")
         return _dataset(str(path), None, field)
     content = _content(path)
     if suffix in (".jsonl", ".ndjson"):
@@ -99,9 +98,8 @@ def _content(path: Path) -> str:
         raise CaptionError(f"there is no caption file at {path}: check the spelling of the path") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise CaptionError(
-            f"{path}, line {line}: not UTF-8, so no captions can be read. If it is text, save it in that encoding."
-        ) from None
+        said = "not UTF-8, so no captions can be read. If it is text, save it in that encoding."
+        raise CaptionError(f"{path}, line {line}: {said}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CaptionError(f"{path} is no whole .gz file: {error}") from None
     except OSError as error:
@@ -149,9 +147,8 @@ def _table(content: str, path: Path, field: str | None, delimiter: str) -> Itera
         column = header.index(_field(header, field, f"{path}, line 1", "column"))
         for row in rows:
             if row and len(row) <= column:
-                raise CaptionError(
-                    f"{path}, line {rows.line_num}: {len(row)} cells, but captions are in {column + 1}"
-                )
+                where = f"{path}, line {rows.line_num}"
+                raise CaptionError(f"{where}: {len(row)} cells, but captions are in {column + 1}")
             yield row[column] if row else ""
     except csv.Error as error:
         raise CaptionError(f"{path}, line {rows.line_num}: {error}") from None
@@ -173,7 +170,6 @@ def _said(error: BaseException) -> str:
 
 
 def _caption(row: Any, field: str | None, where: str) -> str:
-    """Return the caption of a row, which is the caption or an object with a field that holds it."""
     value = row[_field(list(row), field, where, "field")] if isinstance(row, Mapping) else row
     if not isinstance(value, str):
         raise CaptionError(f"{where}: the caption is not text: {shown(value)}")

@@ -60,9 +60,7 @@ class CaptionBase:
                 f"captions by {model or 'this model'} have embeddings that are not finite numbers: its weights, or its "
                 "prompts, are damaged"
             )
-        self.texts = list(texts)
-        self.fingerprint = fingerprint
-        self.model = model
+        self.texts, self.fingerprint, self.model = list(texts), fingerprint, model
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -84,12 +82,11 @@ class CaptionBase:
     def merge(cls, bases: Sequence[CaptionBase]) -> CaptionBase:
         """Join bases of one backbone as they are embedded; a caption of several counts once, as in the first."""
         first = bases[0]
-        for other in bases[1:]:
-            if other.fingerprint != first.fingerprint:
-                raise CaptionError(
-                    f"bases of different backbones cannot be merged: {describe(first)} and {describe(other)}. "
-                    "Build one of them again from its texts with the other's model."
-                )
+        if others := [base for base in bases if base.fingerprint != first.fingerprint]:
+            raise CaptionError(
+                f"bases of different backbones cannot be merged: {describe(first)} and {describe(others[0])}. "
+                "Build one of them again from its texts with the other's model."
+            )
         rows: dict[str, tuple[CaptionBase, int]] = {}
         for base in bases:
             for row, text in enumerate(base.texts):
@@ -205,9 +202,8 @@ def _mapped(file: Path, name: str) -> NDArray[Any]:
     start, shape = 8 + length + about["data_offsets"][0], tuple(about["shape"])
     if not all(shape):  # which no file can be mapped to
         return np.zeros(shape, _KINDS[kind])
-    return np.asarray(
-        np.memmap(file, _KINDS[kind], "c", start, shape)
-    )  # as torch warns of one that is read-only
+    # writable, as torch warns of one that is read-only
+    return np.asarray(np.memmap(file, _KINDS[kind], "c", start, shape))
 
 
 def _lengths(embeddings: NDArray[Any]) -> NDArray[np.float64]:
@@ -250,9 +246,8 @@ def base_folders(source: str | os.PathLike[str]) -> list[Path]:
     """The caption bases that a folder, or "hf-hub:ORG/NAME", is or holds, one a model; none for a file of texts."""
     name = os.fspath(source)
     if name == NONE:
-        raise CaptionError(
-            f"{NONE} means no captions, which are needed here: name a caption base (or ./{NONE})"
-        )
+        todo = f"name a caption base (or ./{NONE})"
+        raise CaptionError(f"{NONE} means no captions, which are needed here: {todo}")
     folder = hub.pull(name) if name.startswith(hub.PREFIX) else Path(name).expanduser()
     if (folder / "config.json").is_file():
         return [folder]

@@ -19,14 +19,10 @@ from mltta.labels.sets import label_key
 from mltta.storage.reading import ANNOTATIONS, explain, look, reading
 
 PUBLISHED = {"train2014": 82783, "val2014": 40504, "train2017": 118287, "val2017": 5000}
-_NEEDED = {
-    "images": ("id", "file_name"),
-    "categories": ("id", "name"),
-    "annotations": ("image_id", "category_id"),
-}
-_OBJECTS365 = (
-    "annotations/zhiyuan_objv2_{split}.json (any .json file in COCO's format)\n{split}/images/v1/patch0/*.jpg"
-)
+_NEEDED = {"images": ("id", "file_name"), "categories": ("id", "name")}
+_NEEDED["annotations"] = "image_id", "category_id"
+_OBJECTS365 = """annotations/zhiyuan_objv2_{split}.json (any .json file in COCO's format)
+{split}/images/v1/patch0/*.jpg"""
 
 
 def load_coco(
@@ -75,7 +71,6 @@ def load_objects365(
 
 
 def _find_instances(top: Path, split: str | None) -> Path:
-    """Find the instances file of a split, or the only one there."""
     inner = ("annotations", "images", *([split] if split else []))
     for folder in ("annotations", "."):
         if split:
@@ -103,10 +98,8 @@ def _find_json(top: Path, split: str) -> Path:
         raise missing(top, f"an annotation file of the split {split}", _OBJECTS365.format(split=split))
     fitting = [file for file in files if split in file.stem] or files
     if len(fitting) > 1:
-        names = ", ".join(file.name for file in fitting)
-        raise DatasetError(
-            f"several files in {fitting[0].parent} may be meant, name one as annotations: {names}"
-        )
+        names, folder = ", ".join(file.name for file in fitting), fitting[0].parent
+        raise DatasetError(f"several files in {folder} may be meant, name one as annotations: {names}")
     return fitting[0]
 
 
@@ -126,15 +119,12 @@ def _dataset(
         crowds = np.zeros_like(targets)
         strays = 0
         for thing in content["annotations"]:
-            if thing["category_id"] not in column:
-                raise DatasetError(
-                    f"{file}: an annotation has the unknown category id {thing['category_id']!r}"
-                )
-            if thing["image_id"] not in row:
-                strays += 1
-                continue
-            where = crowds if thing.get("iscrowd") else targets
-            where[row[thing["image_id"]], column[thing["category_id"]]] = 1
+            kind, image = thing["category_id"], thing["image_id"]
+            if kind not in column:
+                raise DatasetError(f"{file}: an annotation has the unknown category id {kind!r}")
+            strays += image not in row
+            if image in row:
+                (crowds if thing.get("iscrowd") else targets)[row[image], column[kind]] = 1
         counts = {
             "label–image pairs with crowds only count as absent": int(((crowds == 1) & (targets == 0)).sum()),
             "categories are merged into others of the same name": len(categories) - len(keys),
@@ -158,9 +148,8 @@ def _read_json(file: Path) -> dict[str, Any]:
         look(file, ANNOTATIONS, DatasetError)
         content: dict[str, Any] = json.loads(file.read_bytes(), object_hook=_without_outlines)
     except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or too deep
-        raise DatasetError(
-            f"{file} is damaged or incomplete ({explain(error)}): download or extract it again"
-        ) from None
+        damage = f"damaged or incomplete ({explain(error)})"
+        raise DatasetError(f"{file} is {damage}: download or extract it again") from None
     except OSError as error:
         raise DatasetError(f"{file} cannot be read: {error.strerror}") from None
     lists = [content.get(part, []) for part in _NEEDED] if isinstance(content, dict) else [None]

@@ -156,14 +156,11 @@ def _noise(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Im
 
 
 def _low_contrast(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
-    """Shrink each colour towards its mean over the picture."""
-    kept = CONTRAST[level]
-    means = ImageStat.Stat(image).mean
+    kept, means = CONTRAST[level], ImageStat.Stat(image).mean
     return image.point([round(mean + kept * (value - mean)) for mean in means for value in range(256)])
 
 
 def _jpeg(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
-    """Save as JPEG and read back."""
     if max(image.size) > _LONGEST_JPEG:
         limit = f"which has at most {_LONGEST_JPEG:,} a side; make the image smaller first"
         raise ImageError(f"{image.width}x{image.height} pixels are too many for JPEG, {limit}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -40,7 +41,6 @@ class Dataset:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse parts that do not belong together."""
         if self.targets.shape != (len(self.ids), len(self.labels)) or len(self.images) != len(self.ids):
             raise DatasetError(
                 f"{self.name}: {len(self.ids)} ids, {len(self.images)} images and {len(self.labels)} labels do not "
@@ -53,7 +53,6 @@ class Dataset:
             raise DatasetError(f"{self.name}: the image id {twice!r} occurs more than once")
 
     def __len__(self) -> int:
-        """Count the images."""
         return len(self.ids)
 
     def select(self, indices: slice | Sequence[int] | NDArray[Any]) -> Dataset:
@@ -72,10 +71,8 @@ class Dataset:
 
     def summary(self) -> str:
         """Say in one sentence what is measured on."""
-        published = ""
-        if self.published is not None:
-            same = self.published == len(self)
-            published = " (as published)" if same else f" (published: {self.published:,})"
+        published = "" if self.published is None else f" (published: {self.published:,})"
+        published = " (as published)" if self.published == len(self) else published
         present = float((self.targets == 1).sum() / max(len(self), 1))
         head = f"{self.name}: {len(self):,} images{published}, {len(self.labels)} labels, {present:.1f} labels an image"
         return "; ".join((head, *self.notes))
@@ -105,9 +102,8 @@ def settle_unlabelled(data: Dataset, unlabelled: Unlabelled) -> Dataset:
     if not count:
         return data
     if count == len(data):
-        raise DatasetError(
-            f"{data.name}: not one of its {count:,} images carries any of the {len(data.labels)} labels"
-        )
+        lack = f"not one of its {count:,} images carries any of the {len(data.labels)} labels"
+        raise DatasetError(f"{data.name}: {lack}")
     fate = "are left out" if unlabelled == "drop" else "count as negatives"
     noted = replace(data, notes=(*data.notes, f"{count:,} images with none of the labels {fate}"))
     return replace(noted.select(labelled), notes=noted.notes) if unlabelled == "drop" else noted
@@ -131,17 +127,12 @@ def mark(
         first = {label_key(name): name for _, names in reversed(rows) for name in reversed(names)}
         if not first:
             raise DatasetError(f"{source} lists {len(rows):,} images and not one label")
-        labels = label_list(
-            [first[key] for key in sorted(first)], source
-        )  # each in the spelling it has first
+        labels = label_list([first[key] for key in sorted(first)], source)  # as it is first spelled
     targets = np.zeros((len(rows), len(labels)), dtype=np.int8)
-    column: dict[str, int] = {}
+    column = cache(labels.index)
     for row, (where, names) in enumerate(rows):
-        for name in names:
-            if name not in column:
-                try:
-                    column[name] = labels.index(name)
-                except LabelError as error:
-                    raise DatasetError(f"{source}, {where}: {error}") from None
-            targets[row, column[name]] = 1
+        try:
+            targets[row, [column(name) for name in names]] = 1
+        except LabelError as error:
+            raise DatasetError(f"{source}, {where}: {error}") from None
     return labels, targets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,9 @@ def load_hf(
         if not classes and not field and all(len(row) == len(order) and set(row) <= {0, 1} for row in values):
             values = [[i for i, flag in enumerate(row) if flag] for row in values]
             notes = ("its labels are read as one 0 or 1 a label",)
-        for i, row in enumerate(values):
-            for label in row:
-                if not isinstance(label, int) or not 0 <= label < len(order):
-                    raise DatasetError(f"{name}, row {i}: {label!r} is no position in {len(order)} labels")
+        for i, label in ((i, label) for i, row in enumerate(values) for label in row):
+            if not isinstance(label, int) or not 0 <= label < len(order):
+                raise DatasetError(f"{name}, row {i}: {label!r} is no position in {len(order)} labels")
         values = [[order[label] for label in row] for row in values]
     table, targets = mark([(f"row {i}", row) for i, row in enumerate(values)], chosen, name)
     pictures = Lazy(_Encoded(rows, images), range(len(values)))
@@ -95,16 +95,13 @@ def open_split(root: str | os.PathLike[str], split: str | None, config: str | No
     try:
         import datasets
     except ImportError:
-        raise ConfigError(
-            "reading Hugging Face datasets needs the package datasets: pip install mltta[datasets]"
-        ) from None
+        needs = "needs the package datasets: pip install mltta[datasets]"
+        raise ConfigError(f"reading Hugging Face datasets {needs}") from None
     source, folder = os.fspath(root), Path(root).expanduser()
-    saved = is_saved(folder)
+    saved, place = is_saved(folder), str(folder) if folder.exists() else source
     try:
-        if saved:
-            loaded = datasets.load_from_disk(str(folder))
-        else:
-            loaded = datasets.load_dataset(str(folder) if folder.exists() else source, config, split=split)
+        open_ = datasets.load_from_disk if saved else partial(datasets.load_dataset, name=config, split=split)
+        loaded = open_(place)
     except Exception as error:  # the hub, the network and the parsers raise almost anything
         reason = (next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(". ")
         raise DatasetError(
@@ -145,13 +142,10 @@ def _label_column(rows: Any) -> str:
     features = rows.features
     leaves = {name: _leaf(kind) for name, kind in features.items()}
     lists = [name for name, kind in features.items() if _inside(kind) is not None]
+    fields = {name: [field for field in _NAMES if _leaf(kind, field)] for name, kind in features.items()}
     ranks = (
         [name for name in lists if hasattr(leaves[name], "names")],
-        [
-            f"{name}.{own[0]}"
-            for name, kind in features.items()
-            if (own := [f for f in _NAMES if _leaf(kind, f)])
-        ],
+        [f"{name}.{own[0]}" for name, own in fields.items() if own],
         [name for name in lists if name in _NAMES and leaves[name]],
         [name for name in features if name not in lists and hasattr(leaves[name], "names")],
     )

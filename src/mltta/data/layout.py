@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from os.path import isfile  # unlike Path's, it takes a name of any length
 from pathlib import Path
@@ -55,9 +55,8 @@ def locate(root: Path, marker: str, places: Sequence[str] = (".",), inner: Seque
 
 def missing(root: Path, what: str, expected: str, hint: str = "") -> DatasetError:
     """Build the error for a folder that does not hold a dataset: the tree it should hold, and what it holds."""
-    there, wanted = (
-        "".join(f"\n    {line}" for line in own) for own in (_listing(root), expected.splitlines())
-    )
+    trees = _listing(root), expected.splitlines()
+    there, wanted = ("".join(f"\n    {line}" for line in own) for own in trees)
     head = f"{what} was not found in {root}. Expected there:{wanted}\nFound there:{there}"
     return DatasetError(head + unextracted(root) + (f"\n{hint}" if hint else ""))
 
@@ -87,12 +86,10 @@ def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[s
     # An end that two names share could show the wrong picture.
     cuts = [n for n in range(depth) if not n or len({_without(name, n) for name in relative}) == listed]
     best, most = (bases[0], 0), -1
-    for base, cut in ((base, cut) for cut in cuts for base in bases):
+    for base, cut in ((base, cut) for cut in cuts for base in bases if most < len(sample)):
         hits = sum(isfile(base / _without(name, cut)) for name in sample)
         if hits > most:
             best, most = (base, cut), hits
-        if hits == len(sample):
-            break
     base, cut = best
     paths = [base / _without(name, cut) for name in relative]
     if 2 * most < len(sample):
@@ -112,9 +109,8 @@ def read_text(file: Path) -> str:
     except FileNotFoundError:
         raise DatasetError(f"{file} is missing" + unextracted(file.parent)) from None
     except UnicodeDecodeError:
-        raise DatasetError(
-            f"{file} is not UTF-8 text: save it in that encoding, or download it again"
-        ) from None
+        todo = "save it in that encoding, or download it again"
+        raise DatasetError(f"{file} is not UTF-8 text: {todo}") from None
     except OSError as error:
         raise DatasetError(f"{file} cannot be read: {error.strerror}") from None
 
@@ -123,6 +119,15 @@ def read_lines(file: Path) -> list[tuple[int, str]]:
     """Return the lines that are not blank, each with its number."""
     lines = ((number, line.strip()) for number, line in enumerate(read_text(file).split("\n"), start=1))
     return [(number, line) for number, line in lines if line]
+
+
+def listed_once(file: Path, lines: Iterable[tuple[int, str]]) -> list[str]:
+    """The images that a file names in its lines, none of them twice."""
+    first: dict[str, int] = {}
+    for number, name in lines:
+        if first.setdefault(name, number) != number:
+            raise DatasetError(f"{file}: lines {first[name]} and {number} list the same image, {name}")
+    return list(first)
 
 
 def _without(name: str, folders: int) -> str:

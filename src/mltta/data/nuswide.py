@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.data.dataset import Dataset, Unlabelled, settle_unlabelled
-from mltta.data.layout import as_folder, locate, missing, place_images, read_lines, unextracted
+from mltta.data.layout import as_folder, listed_once, locate, missing, place_images, read_lines, unextracted
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet
 
@@ -37,10 +37,11 @@ def load_nuswide(
     if list_file is None:
         raise missing(top, f"the {split} split of NUS-WIDE", _TREE.format(split=part))
     home = list_file.parent.parent if list_file.parent.name == "ImageList" else list_file.parent
-    names = _read_list(list_file)
-    places = [
-        home / place for place in ("TrainTestLabels", "Groundtruth/TrainTestLabels", "Groundtruth", ".")
-    ]
+    # the official lists have backslashes
+    names = listed_once(list_file, ((n, line.replace("\\", "/")) for n, line in read_lines(list_file)))
+    if not names:
+        raise DatasetError(f"{list_file} is empty: extract it again")
+    places = map(home.joinpath, ("TrainTestLabels", "Groundtruth/TrainTestLabels", "Groundtruth", "."))
     folder = next((place for place in places if any(place.glob(f"Labels_*_{part}.txt"))), None)
     if folder is None:
         raise missing(home, f"the labels of NUS-WIDE's {split} split", _TREE.format(split=part))
@@ -52,20 +53,7 @@ def load_nuswide(
     return settle_unlabelled(data, unlabelled)
 
 
-def _read_list(file: Path) -> list[str]:
-    """Read the listed images; the official lists have backslashes and Windows line ends."""
-    first: dict[str, int] = {}
-    for number, line in read_lines(file):
-        name = line.replace("\\", "/")
-        if first.setdefault(name, number) != number:
-            raise DatasetError(f"{file}: lines {first[name]} and {number} list the same image, {name}")
-    if not first:
-        raise DatasetError(f"{file} is empty: extract it again")
-    return list(first)
-
-
 def _read_concept(file: Path, list_file: Path, count: int) -> NDArray[np.int8]:
-    """Read one 0 or 1 a listed image."""
     if not file.is_file():
         raise DatasetError(f"{file} is missing, so its concept has no labels" + unextracted(file.parent))
     # Bytes, since 81 files of 107,859 lines take seconds as text.

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from mltta.data.dataset import Dataset, Unlabelled, label_list, mark, settle_unlabelled
-from mltta.data.layout import as_folder, given_file, missing, place_images, read_text
+from mltta.data.layout import as_folder, given_file, listed_once, missing, place_images, read_text
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet, LabelSource
 from mltta.storage.reading import UNREADABLE, explain, shorten
@@ -70,26 +70,20 @@ def load_folder(
     columns, rows = _read_csv(file) if suffix in (".csv", ".tsv") else ((), list(_read_jsonl(file)))
     if not rows:
         raise DatasetError(f"{file} lists no images")
-    first: dict[str, int] = {}
-    for row in rows:
-        if first.setdefault(row.image, row.line) != row.line:
-            raise DatasetError(
-                f"{file}: lines {first[row.image]} and {row.line} list the same image, {row.image}"
-            )
+    ids = tuple(listed_once(file, ((row.line, row.image) for row in rows)))
     if columns:
         table = chosen or label_list(columns, str(file))
         targets = np.array([row.flags for row in rows], dtype=np.int8)[:, _order(file, columns, table)]
     else:
         table, targets = mark([(f"line {row.line}", row.labels) for row in rows], chosen, str(file))
-    images = place_images(top, name, [file.parent, top, top / "images"], [row.image for row in rows])
+    images = place_images(top, name, [file.parent, top, top / "images"], ids)
     left = int((targets == -1).sum())
     notes = (f"{left:,} label–image pairs marked -1 are left out of the metrics",) if left else ()
-    data = Dataset(name, table, tuple(row.image for row in rows), images, targets, None, notes)
+    data = Dataset(name, table, ids, images, targets, None, notes)
     return settle_unlabelled(data, unlabelled)
 
 
 def _find_file(top: Path) -> Path:
-    """Find the label file: labels.csv, labels.jsonl, or the only one of its kind."""
     files = sorted(file for file in top.iterdir() if file.suffix.casefold() in _SUFFIXES)
     named = [file for file in files if file.stem.casefold() == "labels"] or files
     if len(named) > 1:
@@ -122,24 +116,21 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
     for line, cells in table:
         if len(cells) != len(header):
             hint = "" if listed is None else "; separate several labels by |"
-            raise DatasetError(
-                f"{file}, line {line}: {len(cells)} cells where the header has {len(header)}{hint}"
-            )
+            counts = f"{len(cells)} cells where the header has {len(header)}"
+            raise DatasetError(f"{file}, line {line}: {counts}{hint}")
+    rows = [_Row(line, _image(file, line, cells[image])) for line, cells in table]
     if listed is None:
         labels = [(i, name) for i, name in enumerate(header) if i != image]
-        flags = ([_flag(file, line, name, cells[i]) for i, name in labels] for line, cells in table)
-        marked = zip(table, flags, strict=True)
-        return tuple(name for _, name in labels), [
-            _Row(line, _image(file, line, cells[image]), flags=own) for (line, cells), own in marked
-        ]
+        for row, (line, cells) in zip(rows, table, strict=True):
+            row.flags = [_flag(file, line, name, cells[i]) for i, name in labels]
+        return tuple(name for _, name in labels), rows
     between = next((mark for mark in "|;" if any(mark in cells[listed] for _, cells in table)), ",")
-    split = [[n for n in map(str.strip, cells[listed].split(between)) if n] for _, cells in table]
-    named = zip(table, split, strict=True)
-    return (), [_Row(line, _image(file, line, cells[image]), own) for (line, cells), own in named]
+    for row, (_, cells) in zip(rows, table, strict=True):
+        row.labels = [name for name in map(str.strip, cells[listed].split(between)) if name]
+    return (), rows
 
 
 def _read_jsonl(file: Path) -> Iterator[_Row]:
-    """Read one object a line."""
     for line, text in enumerate(read_text(file).split("\n"), start=1):
         if not text.strip():
             continue
@@ -149,9 +140,8 @@ def _read_jsonl(file: Path) -> Iterator[_Row]:
             raise DatasetError(f"{file}, line {line}: not valid JSON: {explain(error)}") from None
         held = entry if isinstance(entry, dict) else {}
         image, labels = (next((held[key] for key in keys if key in held), None) for keys in (_IMAGE, _LABELS))
-        if not (
-            isinstance(image, str) and isinstance(labels, list) and all(isinstance(n, str) for n in labels)
-        ):
+        listed = isinstance(labels, list) and all(isinstance(name, str) for name in labels)
+        if not isinstance(image, str) or not listed:
             raise DatasetError(
                 f'{file}, line {line}: expected {{"image": "a.jpg", "labels": ["dog", "cat"]}}, '
                 f"found {shorten(text.strip())!r}"

@@ -41,9 +41,8 @@ def load_voc(
         raise ConfigError(f"difficult={difficult!r} is neither 'negative' nor 'ignore'")
     top, name = as_folder(root), f"voc{year}-{split}"
     base = locate(top, "ImageSets/Main", (f"VOCdevkit/VOC{year}", f"VOC{year}", "."), _INNER)
-    named = (
-        re.match(r"VOC(\d{4})", base.absolute().name) if base else None
-    )  # a folder may be called otherwise
+    # a folder may be called otherwise
+    named = re.match(r"VOC(\d{4})", base.absolute().name) if base else None
     if base is None or (named and int(named[1]) != year):
         raise missing(top, f"VOC{year}", _TREE.format(year=year, split=split))
     labels = LabelSet.load("voc")
@@ -73,9 +72,8 @@ def _read_class_files(main: Path, labels: LabelSet, split: str, top: Path) -> li
             odd = min(columns[0].keys() ^ columns[-1].keys())
             first = main / f"{labels.names[0]}_{split}.txt"
             here, lost = (file, first) if odd in columns[-1] else (first, file)
-            raise DatasetError(
-                f"the class files disagree: {here} lists the image {odd}, {lost} does not; extract them again"
-            )
+            said = f"{here} lists the image {odd}, {lost} does not"
+            raise DatasetError(f"the class files disagree: {said}; extract them again")
     return columns
 
 

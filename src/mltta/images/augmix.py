@@ -78,7 +78,6 @@ def augmix(image: Image.Image, plans: Plans, v: int) -> NDArray[np.float32]:
 
 
 def _whole(level: float, maximum: float) -> int:
-    """Turn a level of at most 10 into a whole number of at most `maximum`."""
     return int(level * maximum / 10)
 
 

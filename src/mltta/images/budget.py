@@ -164,9 +164,7 @@ def _boxes(file: IO[bytes]) -> Iterator[int]:
     file.seek(0)
     while len(head := file.read(8)) == 8:
         (length,) = struct.unpack(">I", head[:4])
-        skip = length - 8
-        if length == 1:
-            skip = struct.unpack(">Q", file.read(8))[0] - 16
+        skip = struct.unpack(">Q", file.read(8))[0] - 16 if length == 1 else length - 8
         yield length
         if length == 0 or not 0 <= skip < MAX_BYTES:
             return

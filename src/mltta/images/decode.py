@@ -25,15 +25,9 @@ from mltta.images.geometry import scale_of
 if TYPE_CHECKING:
     import torch
 
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
+# of EXIF's orientations, from 2 on
+_TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
+_UPRIGHT = dict(enumerate((Image.Transpose[name] for name in _TURNS.split()), start=2))
 _STRIP_PIXELS = 1 << 20
 # A file up to this is read at once, and a decoder given so much at a time: by Pillow's 64 KiB a thread that decodes
 # asks for the interpreter dozens of times a photo, and waits for it whenever another thread computes.
@@ -75,9 +69,7 @@ def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.I
     if isinstance(source, Image.Image):
         check_size(*source.size, "image")
         return _finish(source, "image", working)
-    torch = sys.modules.get(
-        "torch"
-    )  # there are no tensors before somebody has imported it, which takes seconds
+    torch = sys.modules.get("torch")  # no tensors before somebody has imported it, which takes seconds
     if torch is not None and isinstance(source, torch.Tensor):
         image = _from_array(_tensor_to_array(source), "tensor")
     elif isinstance(source, np.ndarray):
@@ -240,9 +232,8 @@ def _from_array(array: NDArray[Any], name: str) -> Image.Image:
     """Make an image of pixels, refusing what would be read wrongly rather than guessing."""
     shape = "x".join(map(str, array.shape))
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or array.size == 0:
-        raise ImageError(
-            f"{name} of shape {shape}: give (height, width) or (height, width, 1, 3 or 4 channels)"
-        )
+        todo = "give (height, width) or (height, width, 1, 3 or 4 channels)"
+        raise ImageError(f"{name} of shape {shape}: {todo}")
     check_size(array.shape[1], array.shape[0], name)
     if np.issubdtype(array.dtype, np.floating):
         # Resampling overshoots by a hair; a thousandth is less than half a level of 8 bits. NaN fails too.

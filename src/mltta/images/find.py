@@ -20,9 +20,7 @@ from mltta.errors import ImageError
 _PLAIN = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 _HEIF = frozenset({".heic", ".heif", ".hif"})
 #: the suffixes of photos, whether or not they can be read here
-SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif", *_HEIF}
-)
+SUFFIXES = _HEIF.union([".jpg", ".jpeg", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif"])
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .mrw .nef .nrw .orf .pef .raf .raw .rw2 .sr2 .srf .srw .x3f"
 _OTHERS = ".ai .eps .exr .hdr .heics .j2k .jp2 .jpf .jxl .jxr .psb .psd .svg .svgz .tga .wdp .xcf"
 KINDS = "JPEG, PNG, GIF, WebP, BMP, TIFF, AVIF or HEIC"

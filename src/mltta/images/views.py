@@ -27,7 +27,8 @@ CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 #: views (N, 3, S, S) as a model takes them
 Pixels = NDArray[np.float32]
-_RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+_BILINEAR = Image.Resampling.BILINEAR
+_RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": _BILINEAR}
 _RESIZE_MODES = ("shortest", "squash", "longest")
 _MOST_RESIZED = 1 << 24
 #: how views are made; changes when the same spec gives other pixels, so that kept features are not mistaken
@@ -47,8 +48,7 @@ class Preprocess:
     def __post_init__(self) -> None:
         require(is_count(self.size), f"input size must be a whole number above 0, not {self.size!r}")
         for name in ("mean", "std"):
-            values = floats(getattr(self, name), 3, f"{name} must be three numbers")
-            object.__setattr__(self, name, values)
+            object.__setattr__(self, name, floats(getattr(self, name), 3, f"{name} must be three numbers"))
         require(min(self.std) > 0, f"std must be above 0, not {self.std}")
         for name, known in (("interpolation", _RESAMPLING), ("resize_mode", _RESIZE_MODES)):
             own = getattr(self, name)
@@ -69,15 +69,11 @@ class Preprocess:
         require(cfg.get("mode", "RGB") == "RGB", f"input mode {cfg.get('mode')!r}: only RGB is supported")
         fill = cfg.get("fill_color") if cfg.get("resize_mode") == "longest" else 0
         require(not fill, f"fill_color {fill!r}: only 0, black, is supported")
-        mean, std = cfg.get("mean") or CLIP_MEAN, cfg.get("std") or CLIP_STD
-        interpolation = cfg.get("interpolation") or "bicubic"
-        return cls(
-            size=size,
-            mean=(mean,) * 3 if isinstance(mean, (int, float)) else mean,
-            std=(std,) * 3 if isinstance(std, (int, float)) else std,
-            interpolation="bicubic" if interpolation == "random" else interpolation,
-            resize_mode=cfg.get("resize_mode") or "shortest",
-        )
+        colours = cfg.get("mean") or CLIP_MEAN, cfg.get("std") or CLIP_STD
+        mean, std = ((own,) * 3 if isinstance(own, (int, float)) else own for own in colours)
+        resampling = cfg.get("interpolation") or "bicubic"
+        resampling = "bicubic" if resampling == "random" else resampling
+        return cls(size, mean, std, resampling, cfg.get("resize_mode") or "shortest")
 
 
 def render_local(image: Image.Image, spec: LocalSpec, preprocess: Preprocess) -> Pixels:
@@ -128,7 +124,7 @@ def render_views(
     pixels = np.empty((len(chosen), size, size, 3), np.float32 if spec.augmix else np.uint8)
     cut = [j for j in chosen if j]
     small = working_size(image.size, spec.working_size)
-    source = image.resize(small, Image.Resampling.BILINEAR) if cut and small != image.size else image
+    source = image.resize(small, _BILINEAR) if cut and small != image.size else image
     numbers = draw_numbers(seed, identity, cut, "crop", CROP_DRAWS)
     boxes, _ = crop_boxes(numbers, np.tile(source.size, (len(cut), 1)), spec.scale, spec.ratio, spec.flip)
     plans = draw_plans(draw_numbers(seed, identity, cut, "augmix", AUGMIX_DRAWS)) if spec.augmix else None
@@ -138,8 +134,7 @@ def render_views(
             row[:] = np.asarray(clean_view(image, preprocess))
             continue
         v, (left, top, width, height, flipped) = next(drawn)
-        crop = source.crop((left, top, left + width, top + height))
-        crop = crop.resize((size, size), Image.Resampling.BILINEAR)
+        crop = source.crop((left, top, left + width, top + height)).resize((size, size), _BILINEAR)
         if flipped:
             crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         row[:] = np.asarray(crop) if plans is None else augmix(crop, plans, v)
@@ -155,9 +150,8 @@ def generated_folder(folder: str | Path, name: str) -> Path:
 def generated_files(spec: ViewSpec, name: str | None) -> list[Path]:
     """All images generated for the image of that name, sorted, or an error when they are too few."""
     if not name:
-        raise ImageError(
-            f"an image without a name has no generated views in {spec.generated}: give it as a file, or name it"
-        )
+        lack = f"has no generated views in {spec.generated}"
+        raise ImageError(f"an image without a name {lack}: give it as a file, or name it")
     own = generated_folder(spec.generated, name)
     found = own.iterdir() if own.is_dir() else ()
     files = sorted(file for file in found if file.suffix.lower() in SUFFIXES and file.name[0] != ".")
@@ -187,8 +181,7 @@ def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
     x, y = clean_axes(image.size, preprocess)
     if x.size * y.size > _MOST_RESIZED:
         # A line of 1 x 100000 pixels would first grow to 224 x 22 million: resample only what is kept.
-        ends = [[end * a.length / a.size for end in (a.first, a.first + size)] for a in (x, y)]
-        (left, right), (top, bottom) = ends
+        left, top, right, bottom = ((a.first + n) * a.length / a.size for n in (0, size) for a in (x, y))
         return image.resize((size, size), resampling, box=(left, top, right, bottom))
     resized = image.resize((x.size, y.size), resampling)
     return resized.crop((x.first, y.first, x.first + size, y.first + size))

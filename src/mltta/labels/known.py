@@ -99,9 +99,8 @@ def with_known_words(labels: LabelSet) -> LabelSet:
                 given |= {plain, label_key(said)}
         texts.append(text)
         named = plain is not None or key in OTHER_THINGS
-        kind = (
-            None if named else _plain(key, _WORDS.counts | _WORDS.colours)
-        )  # the thing that it is, in a colour
+        # the thing that it is, in a colour
+        kind = None if named else _plain(key, _WORDS.counts | _WORDS.colours)
         kinds.append(() if kind is None else (kind,))
     own = {label_key(word) for words in (labels.names, texts) for word in words}
     synonyms = []

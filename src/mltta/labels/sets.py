@@ -33,9 +33,8 @@ _COMMENT = re.compile(r"(^|\s)#.*")
 _BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
 log = logging.getLogger("mltta")
 
-LabelSource: TypeAlias = Union[
-    "LabelSet", str, "os.PathLike[str]", Mapping[str, Sequence[str]], Sequence[str]
-]  # what LabelSet.of accepts
+#: what LabelSet.of accepts
+LabelSource: TypeAlias = Union["LabelSet", str, os.PathLike[str], Mapping[str, Sequence[str]], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class LabelSet:
     source: str = "list"
 
     def __post_init__(self) -> None:
-        """Refuse a set that no score could be read from."""
         if not self.names:
             raise LabelError(f"The label list ({self.source}) is empty. {_HOW}")
         if not len(self.names) == len(self.texts) == len(self.synonyms):
@@ -86,11 +84,9 @@ class LabelSet:
         return self.source in OFFICIAL
 
     def __len__(self) -> int:
-        """Count the labels."""
         return len(self.names)
 
     def __iter__(self) -> Iterator[str]:
-        """Go through the names in order."""
         return iter(self.names)
 
     def pick(self, places: Sequence[int]) -> LabelSet:
@@ -102,10 +98,8 @@ class LabelSet:
         """Return the position of a label, whichever case or spacing its name or text is written in."""
         wanted = label_key(name)
         for words in (self.names, self.texts):
-            if (
-                found := next((i for i, word in enumerate(words) if label_key(word) == wanted), None)
-            ) is not None:
-                return found
+            if wanted in (keys := [label_key(word) for word in words]):
+                return keys.index(wanted)
         close = difflib.get_close_matches(wanted, [label_key(n) for n in self.names], n=3)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise LabelError(f"No label {name!r} among the {len(self)} labels of {self.source}.{hint}")
@@ -148,9 +142,8 @@ class LabelSet:
             except UNREADABLE as error:
                 raise LabelError(f"{path} is not valid JSON: {explain(error)}.") from None
             if not isinstance(entries, (list, dict)):
-                raise LabelError(
-                    f"{path} holds neither a list of labels nor a mapping from labels to synonyms."
-                )
+                kinds = "neither a list of labels nor a mapping from labels to synonyms"
+                raise LabelError(f"{path} holds {kinds}.")
         elif suffix == ".csv":
             with reading(path, LabelError, "save it as a table, one label a line"):
                 entries = _csv_column(content)
@@ -176,16 +169,11 @@ class LabelSet:
         """Tidy strings, {"name", "text", "synonyms"} objects or a mapping label -> synonyms into a set."""
         if isinstance(entries, Mapping):
             entries = [{"name": name, "synonyms": synonyms} for name, synonyms in entries.items()]
-        names: list[str] = []
-        texts: list[str] = []
-        synonyms: list[tuple[str, ...]] = []
-        places: dict[str, int] = {}
+        found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
         twice: list[str] = []
         for position, entry in enumerate(entries, start=1):
             fields = entry if isinstance(entry, Mapping) else {"name": entry}
-            if (
-                isinstance(entry, str) and "|" in entry
-            ):  # "cat | kitty | tabby": a label, and other words for it
+            if isinstance(entry, str) and "|" in entry:  # "cat | kitty": a label, and other words for it
                 own, *others = entry.split("|")
                 fields = {"name": own, "synonyms": [word for word in others if word.strip()]}
             name = fields.get("name")
@@ -193,21 +181,20 @@ class LabelSet:
             if not isinstance(name, str) or not isinstance(text, str):
                 raise _not_a_string(entry, position, source)
             words = _tidy_synonyms(fields.get("synonyms", ()), name)
-            place = places.setdefault(label_key(name), len(names))
-            if place < len(names) and label_key(name):
+            key = label_key(name)
+            if key and key in found:
                 twice.append(name.strip())
-                synonyms[place] = tuple(dict.fromkeys((*synonyms[place], *words)))
-                continue
-            names.append(name.strip())
-            texts.append(_readable(text))
-            synonyms.append(words)
+                name, text, known = found[key]
+                words = tuple(dict.fromkeys((*known, *words)))
+            found[key] = name.strip(), _readable(text), words
         if twice:
             said = ", ".join(map(repr, twice[:5])) + (" …" if len(twice) > 5 else "")
             log.warning(
                 "%s: %d given more than once (%s) and taken once; case, spaces and _ make no difference",
                 *("labels" if source == "list" else source, len(twice), said),
             )
-        return cls(tuple(names), tuple(texts), tuple(synonyms), source)
+        names, texts, synonyms = zip(*found.values(), strict=True) if found else ((), (), ())
+        return cls(names, texts, synonyms, source)
 
 
 def _listed(content: str) -> list[str]:
@@ -230,7 +217,6 @@ def label_key(label: str) -> str:
 
 
 def _tidy_synonyms(synonyms: object, name: str) -> tuple[str, ...]:
-    """Strip synonyms, and refuse anything but a list of non-empty strings."""
     if isinstance(synonyms, Sequence) and not isinstance(synonyms, (str, bytes)):
         tidy = [_readable(s) for s in synonyms if isinstance(s, str)]
         if len(tidy) == len(synonyms) and all(tidy):

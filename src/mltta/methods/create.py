@@ -128,8 +128,8 @@ def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) 
     row = {text: i for i, text in enumerate(distinct)}
     features = backbone.encode_labels(plain, template).features[[row[text] for text in texts]]
     kept = backbone.vocabulary(template)
-    others = [word for word in background_words() if kept.row(word) is not None]
-    background = kept.features[[kept.row(word) for word in others]]
+    others = [word for word in background_words() if word in kept.rows]
+    background = kept.features[[kept.rows[word] for word in others]]
     own = {label_key(word) for part in (labels.names, labels.texts, *labels.synonyms) for word in part}
     named = like(np.array([label_key(word) in own for word in others]), background)
     itself = features[np.searchsorted(owner, np.arange(len(labels))).tolist()]

@@ -72,12 +72,10 @@ def choose(device: torch.device, wanted: bool | str | None = None) -> Accelerati
     if said in (False, "none"):
         return Acceleration()
     room = import_module("mltta.accelerate")
-    names = None if said in (True, "all") else {name.strip() for name in str(said).split(",")}
-    unknown = sorted((names or set()) - set(room.TRICKS))
-    if unknown:
-        raise ConfigError(
-            f"accelerate = {', '.join(unknown)}: give all, none, or some of {', '.join(room.TRICKS)}"
-        )
+    names = set() if said in (True, "all") else {name.strip() for name in str(said).split(",")}
+    if unknown := sorted(names - set(room.TRICKS)):
+        wrong, right = ", ".join(unknown), ", ".join(room.TRICKS)
+        raise ConfigError(f"accelerate = {wrong}: give all, none, or some of {right}")
     kind = "cuda" if device.type == "cuda" else "cpu"  # the file of the other is not even opened
     opened = import_module(f"{room.__name__}.{kind}")
     return getattr(opened, f"{kind.title()}Acceleration")(names or set(room.TRICKS))

@@ -57,10 +57,8 @@ class Backbone:
         acceleration: Acceleration | None = None,
     ):
         self.acceleration = acceleration or Acceleration()
-        self.name = loaded.name
-        self.trained = loaded.trained
-        self.device = device
-        self.image_dtype = image_dtype
+        self.name, self.trained = loaded.name, loaded.trained
+        self.device, self.image_dtype = device, image_dtype
         self.model: Any = loaded.model.eval().requires_grad_(False).to(device, torch.float32)
         self.tokenizer = loaded.tokenizer
         self.context_length = int(getattr(self.tokenizer, "context_length", None) or 77)
@@ -193,7 +191,7 @@ class Backbone:
         if context is None and self.prompts is not None:
             context = self.prompts.for_labels(labels)
         if len(templates) == 1 and not sentences:
-            return self._encode_template(labels, templates[0], context)
+            return self._under(labels, templates[0], context)
         if context is not None:
             raise ConfigError(
                 "context vectors take the place of one template's words, and an ensemble of templates has no single "
@@ -212,13 +210,13 @@ class Backbone:
     def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Tensor:
         """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
         kept = self._kept_vocabulary(templates) if look_up else None
-        rows = [None if kept is None else kept.row(text) for text in labels.texts]
+        rows = [None if kept is None else kept.rows.get(text) for text in labels.texts]
         new = [i for i, row in enumerate(rows) if row is None]
         if kept is None or new:
             some = labels if kept is None else labels.pick(new)
             total = torch.zeros((), device=self.device)
             for one in templates:
-                total = total + self._encode_template(some, one).features  # (n, D)
+                total = total + self._under(some, one).features  # (n, D)
             if kept is None:
                 return total
         found: Tensor = len(templates) * kept.features[[row or 0 for row in rows]]
@@ -255,9 +253,7 @@ class Backbone:
         """What text features depend on: the tower, and the prompts it reads."""
         return self.text_fingerprint + (f" {self.prompts.digest}" if self.prompts is not None else "")
 
-    def _encode_template(
-        self, labels: LabelSet, template: str, context: Tensor | None = None
-    ) -> LabelEncoder:
+    def _under(self, labels: LabelSet, template: str, context: Tensor | None = None) -> LabelEncoder:
         """One template's labels; their context can be tuned where the tower has one."""
         prompts = self._layout(labels, template, None if context is None else context.shape[-2])
         if self.tower.tunable:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from PIL.Image import Image
@@ -29,37 +28,12 @@ def look_at(read: Callable[[], Image], *, seed: int, name: str) -> Look:
     return look
 
 
-@dataclass(frozen=True)
-class LocalFeatures:
-    """Unit features of local views: rows (B, n, D) in the order of `mltta.model.local`, each part by its name."""
+class LocalFeatures(NamedTuple):
+    """Unit features of local views, each part of the rows of `mltta.model.local` by its name."""
 
-    rows: Array
-    spec: LocalSpec
-
-    @property
-    def clean(self) -> Array:
-        """The clean view (B, 1, D), of specs that have one."""
-        return self.rows[:, : int(self.spec.clean)]
-
-    @property
-    def parts(self) -> Array:
-        """The whole input and its quarters (B, 5, D)."""
-        return self.rows[:, self.spec.clean :][:, : LocalSpec.PARTS]
-
-    @property
-    def whole(self) -> Array:
-        """The whole input (B, 1, D)."""
-        return self.parts[:, :1]
-
-    @property
-    def quarters(self) -> Array:
-        """The quarters of the input (B, 4, D)."""
-        return self.parts[:, 1:]
-
-    @property
-    def windows(self) -> Array:
-        """The windows (B, L, D), row by row."""
-        return self.rows[:, self.spec.clean :][:, LocalSpec.PARTS :]
+    clean: Array  # the clean view (B, 1, D), of specs that have one
+    parts: Array  # the whole input and its quarters (B, 5, D)
+    windows: Array  # the windows (B, L, D), row by row
 
 
 class Encoded:
@@ -73,8 +47,7 @@ class Encoded:
         features: (B, N, D) for each spec.
         looks: for each image how to render its views again; none where no method needs to.
         """
-        self._features = dict(features)
-        self._looks = looks
+        self._features, self._looks = dict(features), looks
 
     def features(self, spec: AnySpec) -> Array:
         """Unit features (B, N, D) of the views that ``spec`` asks for."""
@@ -86,7 +59,9 @@ class Encoded:
     def local(self, spec: AnySpec) -> LocalFeatures:
         """The features of local views by the part of the image that they show."""
         assert isinstance(spec, LocalSpec), spec
-        return LocalFeatures(self.features(spec), spec)
+        rows, first = self.features(spec), int(spec.clean)
+        behind = first + LocalSpec.PARTS
+        return LocalFeatures(rows[:, :first], rows[:, first:behind], rows[:, behind:])
 
     def pixels(self, spec: AnySpec, preprocess: Preprocess, views: Array) -> Pixels:
         """Pixels (B, n, 3, S, S) of the chosen views (B, n) of each image, rendered again."""

@@ -139,24 +139,19 @@ class LabelEncoder:
         context: (M, W) initial context vectors, or (C, M, W), one a label; None for the template's own words.
         features: (C, D) ready features, for a tower whose context cannot be tuned.
         """
-        self._tower = tower
-        self._prompts = prompts
+        self._tower, self._prompts, self._features = tower, prompts, features
         self._initial: tuple[Tensor, PullBack] | None = None
-        self._features = features
         self.tunable = features is None and prompts.length > 0
         if features is not None:
             return
         device = tower.positions.device
-        self._tokens = prompts.tokens.to(device)
-        self._end = prompts.end.to(device)
+        self._tokens, self._end = prompts.tokens.to(device), prompts.end.to(device)
         if context is None:
-            words = self._tokens[0, prompts.start : prompts.start + prompts.length]
-            context = tower.embed(words)
+            context = tower.embed(self._tokens[0, prompts.start : prompts.start + prompts.length])
         shape = (prompts.length, tower.width)
         if context.shape[-2:] != shape or context.shape[:-2] not in ((), (len(self),)):
-            raise ConfigError(
-                f"context vectors are {tuple(context.shape)}, but this text tower takes {shape}"
-            )
+            found = tuple(context.shape)
+            raise ConfigError(f"context vectors are {found}, but this text tower takes {shape}")
         self.context = context.detach().to(device, torch.float32)
 
     def __getstate__(self) -> dict[str, Any]:

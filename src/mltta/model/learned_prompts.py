@@ -97,17 +97,18 @@ class CoOp(LearnedPrompts):
 
     def for_labels(self, labels: LabelSet) -> Tensor:
         """One context for all labels, or one for each if they are as many as it was made for."""
-        if self.context.ndim == 3 and len(self.context) != len(labels):
+        if self.context.ndim == 2:
+            return self.context
+        if len(self.context) != len(labels):
             raise ConfigError(
                 f"{self.source} holds a context for each of {len(self.context)} labels and cannot serve a list of "
                 f"{len(labels)}: give the labels it was trained with, in their order, or a checkpoint whose context "
                 "is shared by all labels"
             )
         trained = self.about.get("labels")
-        if self.context.ndim == 3 and trained is not None and tuple(trained) != labels.names:
-            raise ConfigError(
-                f"{self.source} holds a context for each label, and the labels given are others"
-            )
+        if trained is not None and tuple(trained) != labels.names:
+            message = f"{self.source} holds a context for each label, and the labels given are others"
+            raise ConfigError(message)
         return self.context
 
 
@@ -130,8 +131,8 @@ class MaPLe(LearnedPrompts):
         wanted = {"ctx": shape, "proj.weight": (layer[0], shape[1]), "proj.bias": (layer[0],)}
         for i in range(self.deeper):
             wanted[f"compound_prompts_text.{i}"] = shape
-            wanted[f"compound_prompt_projections.{i}.weight"] = (layer[0], shape[1])
-            wanted[f"compound_prompt_projections.{i}.bias"] = (layer[0],)
+            for part in ("weight", "bias"):
+                wanted[f"compound_prompt_projections.{i}.{part}"] = wanted[f"proj.{part}"]
         for name in {**wanted, **tensors}:
             found = tuple(tensors[name].shape) if name in tensors else "missing"
             if name not in wanted or found != tuple(wanted[name]):
@@ -170,9 +171,8 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     own = [name for name in names if (name.startswith(learned) if maple else name == "ctx")]
     tensors = {name: names[name].detach().float().contiguous() for name in own}
     if "ctx" not in tensors:
-        raise WeightsError(
-            f"{file} holds no prompts: there is no tensor called ctx or {_LEARNER}ctx in it, as CoOp and MaPLe have"
-        )
+        lack = f"there is no tensor called ctx or {_LEARNER}ctx in it, as CoOp and MaPLe have"
+        raise WeightsError(f"{file} holds no prompts: {lack}")
     for name, value in tensors.items():
         if not value.isfinite().all():
             raise WeightsError(f"{file}: some of its numbers are not finite, so it cannot be used")

@@ -57,9 +57,8 @@ def load_backbone(
     )
     chosen = pick_device(device)
     backbone = Backbone(loaded, chosen, pick_dtype(image_dtype, chosen), choose(chosen, accelerate))
-    where = (
-        torch.cuda.get_device_name(chosen) if chosen.type == "cuda" else f"{torch.get_num_threads()} threads"
-    )
+    gpu = chosen.type == "cuda"
+    where = torch.cuda.get_device_name(chosen) if gpu else f"{torch.get_num_threads()} threads"
     log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
     log.debug("%d views at a time through the image tower", backbone.image_tower.chunk)
     return backbone if prompts is None else with_prompts(backbone, prompts)
@@ -78,11 +77,9 @@ def pick_device(device: str | torch.device) -> torch.device:
             raise RuntimeError("another kind")
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        there = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
-        there += ["mps"] * torch.backends.mps.is_available()
-        raise ConfigError(
-            f"device {str(device)!r} is not available; here there is {', '.join(there)}"
-        ) from error
+        gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        there = ", ".join(["cpu", *gpus, *["mps"] * torch.backends.mps.is_available()])
+        raise ConfigError(f"device {str(device)!r} is not available; here there is {there}") from error
     return chosen
 
 

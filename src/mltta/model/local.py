@@ -52,12 +52,8 @@ def local_path(visual: nn.Module) -> Local | None:
 def _timm_path(visual: Any) -> Local | None:
     trunk = visual.trunk
     if isinstance(trunk, TimmViT):
-        pool = getattr(trunk, "attn_pool", None)
-        fits = (
-            trunk.global_pool == "map"
-            and getattr(pool, "pos_embed", 0) is None
-            and trunk.num_prefix_tokens == 0
-        )
+        plain = getattr(getattr(trunk, "attn_pool", None), "pos_embed", 0) is None
+        fits = plain and trunk.global_pool == "map" and trunk.num_prefix_tokens == 0
         return partial(_attention_pooled, visual) if fits else None
     if hasattr(trunk, "patch_embed"):  # other transformers lay their maps out in other ways
         return None

@@ -46,8 +46,7 @@ class MaPLeBackbone(Backbone):
         self.__dict__.update(base.__dict__)  # the weights are shared
         for own in ("text_fingerprint", "image_fingerprint", "local"):
             self.__dict__.pop(own, None)
-        self._base = base
-        self.prompts = prompts
+        self._base, self.prompts = base, prompts
         self.name = f"{base.name} with MaPLe prompts {prompts.digest[:8]}"
         self._check(base)
         held = {name: value.to(self.device) for name, value in prompts.tensors.items()}
@@ -61,11 +60,9 @@ class MaPLeBackbone(Backbone):
             for i, text in enumerate(self.tower.deep)
         ]
         self.image_tower = self._image_tower()
-        self._local_towers = {}
-        self._vocabularies = {}
+        self._local_towers, self._vocabularies = {}, {}
 
     def _check(self, base: Backbone) -> None:
-        """Refuse a model that these prompts cannot be put into."""
         visual, source = self.model.visual, self.prompts.source
         if not is_plain(visual):
             raise ConfigError(
@@ -73,9 +70,8 @@ class MaPLeBackbone(Backbone):
                 f"{base.name} is a {type(visual).__name__}; take the model they were learned for, such as ViT-B/16"
             )
         if not base.tower.causal:
-            raise ConfigError(
-                f"{source} holds MaPLe prompts, which need a causal text tower; {base.name} has none"
-            )
+            needs = "which need a causal text tower"
+            raise ConfigError(f"{source} holds MaPLe prompts, {needs}; {base.name} has none")
         wide, own = visual.class_embedding.shape[0], self.prompts.tensors["proj.weight"].shape[0]
         if own != wide:
             raise ConfigError(
@@ -83,10 +79,8 @@ class MaPLeBackbone(Backbone):
                 f"{base.name} is {wide} wide"
             )
         blocks = min(len(base.tower.blocks), len(visual.transformer.resblocks))
-        if self.prompts.deeper >= blocks:
-            raise ConfigError(
-                f"{source} has prompts for {self.prompts.deeper + 1} blocks, and {base.name} {blocks}"
-            )
+        if (own := self.prompts.deeper + 1) > blocks:
+            raise ConfigError(f"{source} has prompts for {own} blocks, and {base.name} {blocks}")
 
     @cached_property
     def text_fingerprint(self) -> str:
@@ -132,10 +126,8 @@ class MaPLeBackbone(Backbone):
 def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbone:
     """A backbone that reads learned prompts; CoOp's change nothing but where the labels' context starts."""
     learned = prompts if isinstance(prompts, (CoOp, MaPLe)) else load_prompts(prompts)
-    if backbone.prompts is not None:
-        raise ConfigError(
-            f"{backbone.name} reads {backbone.prompts.title} prompts already: give it without them"
-        )
+    if (own := backbone.prompts) is not None:
+        raise ConfigError(f"{backbone.name} reads {own.title} prompts already: give it without them")
     learned.check(backbone)
     if isinstance(learned, MaPLe):
         return MaPLeBackbone(backbone, learned)
@@ -195,8 +187,7 @@ class PromptedViews(Views):
     def pull_back(self, contexts: Tensor, gradients: Tensor) -> Tensor:
         leaf = contexts.detach().requires_grad_()
         image, row = gradients.flatten(2).any(dim=-1).nonzero(as_tuple=True)
-        total = torch.zeros_like(leaf)
-        start = 0
+        total, start = torch.zeros_like(leaf), 0
         for part in self._parts(image, self._chosen[image, row]):
             own = slice(start, start + len(part[0]))
             with torch.enable_grad():
@@ -219,11 +210,7 @@ class PromptedViews(Views):
     def _pixels(self, image: int, view: int) -> Tensor:
         """One view (3, S, S), rendered when first asked for."""
         if (image, view) not in self._rendered:
-            own = view
-            for spec in self._specs:
-                if own < spec.count:
-                    break
-                own -= spec.count
+            spec, own = [(spec, i) for spec in self._specs for i in range(spec.count)][view]
             pixels = self._encoded[image].pixels(spec, self._backbone.preprocess, np.array([[own]]))
             self._rendered[image, view] = torch.from_numpy(pixels[0, 0])
         return self._rendered[image, view]

@@ -29,14 +29,12 @@ _Rule = Callable[[Any], bool]
 
 
 def _whole(most: int, least: int = 0) -> _Rule:
-    """A whole number between bounds."""
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def _matches(pattern: str, longest: int) -> _Rule:
-    return lambda value: (
-        isinstance(value, str) and re.fullmatch(pattern, value) is not None and len(value) < longest
-    )
+    fits = re.compile(pattern).fullmatch
+    return lambda value: isinstance(value, str) and fits(value) is not None and len(value) < longest
 
 
 def _list_of(rule: _Rule, *lengths: int) -> _Rule:
@@ -103,24 +101,11 @@ _TEXT = _TRANSFORMER | _rules(
     tokenizer_kwargs={"clean": _word, "strip_sep_token": _flag, "context_length": _whole(4096, 1)},
 )
 _MULTIMODAL = _TEXT | _rules({_width: "dim_head n_queries", _whole(1 << 10, 1): "attn_pooler_heads"})
-_MODEL = _rules(
-    {
-        _width: "embed_dim",
-        _flag: "quick_gelu custom_text nonscalar_logit_scale output_dict",
-        _number: "init_logit_scale init_logit_bias",
-    },
-    vision_cfg=_VISION,
-    text_cfg=_TEXT,
-    multimodal_cfg=_MULTIMODAL,
-)
-_PREPROCESS = _rules(
-    {
-        _side: "size",
-        _word: "mode interpolation resize_mode",
-        _several: "mean std",
-        _either(_whole(255), _several): "fill_color",
-    }
-)
+_MODEL = _rules({_width: "embed_dim", _number: "init_logit_scale init_logit_bias"})
+_MODEL |= _rules({_flag: "quick_gelu custom_text nonscalar_logit_scale output_dict"})
+_MODEL |= {"vision_cfg": _VISION, "text_cfg": _TEXT, "multimodal_cfg": _MULTIMODAL}
+_PREPROCESS = _rules({_side: "size", _word: "mode interpolation resize_mode", _several: "mean std"})
+_PREPROCESS["fill_color"] = _either(_whole(255), _several)
 #: what only a caller may allow: another model's or a tokenizer's own Python
 _REMOTE = _rules(
     {_repository: "hf_model_name", _flag: "hf_model_pretrained", _word: "hf_proj_type hf_pooler_type"}
@@ -137,16 +122,12 @@ class FolderConfig:
     remote_code: bool = False
 
     @property
-    def text(self) -> dict[str, Any]:
-        return self.model["text_cfg"]
-
-    @property
     def tokenizer_name(self) -> str | None:
-        return self.text.get("hf_tokenizer_name")
+        return self.model["text_cfg"].get("hf_tokenizer_name")
 
     def least_numbers(self) -> int:
         """A lower bound on the numbers that the model is made of, as far as the settings tell."""
-        vision, text = self.model["vision_cfg"], self.text
+        vision, text = self.model["vision_cfg"], self.model["text_cfg"]
         count = 0
         if "timm_model_name" not in vision and isinstance(vision.get("layers", 12), int):
             side = vision.get("image_size", 224)
@@ -248,9 +229,7 @@ def build(config: FolderConfig, weights: Path, numbers: int | None) -> Any:
             f"{config.least_numbers():,}: they do not belong together"
         )
     said = {"model_cfg": config.model, "preprocess_cfg": config.preprocess}
-    with (
-        tempfile.TemporaryDirectory() as clean
-    ):  # open_clip reads the checked settings, and nothing beside them
+    with tempfile.TemporaryDirectory() as clean:  # of the checked settings, and nothing beside them
         (Path(clean) / CONFIG).write_text(json.dumps(said), encoding="utf-8")
         model = open_clip.create_model(f"local-dir:{clean}", load_weights=False, pretrained_text=False)
     load_checkpoint(model, str(weights), strict=True, weights_only=True)
@@ -265,7 +244,7 @@ def tokenizer(config: FolderConfig, folder: Path, source: str | None = None) -> 
     """
     from open_clip.tokenizer import DEFAULT_CONTEXT_LENGTH, HFTokenizer, SimpleTokenizer
 
-    text = config.text
+    text = config.model["text_cfg"]
     options: dict[str, Any] = {"context_length": text.get("context_length", DEFAULT_CONTEXT_LENGTH)}
     options |= text.get("tokenizer_kwargs", {})
     own = folder / "bpe.txt.gz"

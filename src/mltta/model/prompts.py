@@ -7,14 +7,11 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
 from mltta.storage.reading import LABELS, explain, read_text, shown
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_TEMPLATE = "a photo of a {}."
 #: sets of templates by name: open_clip's OPENAI_IMAGENET_TEMPLATES (80) and SIMPLE_IMAGENET_TEMPLATES (7)
@@ -24,6 +21,7 @@ TEMPLATE_SETS = ("openai", "simple")
 TemplateSource: TypeAlias = str | Sequence[str]
 #: sentences by label, or the JSON file that holds them
 DescriptionSource: TypeAlias = Mapping[str, Sequence[str]] | str | os.PathLike[str]
+_TWICE = "{}: the label {!r} is described twice; put its sentences into one list"
 
 log = logging.getLogger("mltta")
 
@@ -52,9 +50,8 @@ def list_templates(template: TemplateSource) -> tuple[str, ...]:
         return tuple(fill("{}") for fill in named)
     if not template:
         raise ConfigError(f"there is no prompt template; give one such as {DEFAULT_TEMPLATE!r}")
-    templates = (
-        tuple(template) if isinstance(template, Sequence) and not isinstance(template, str) else (template,)
-    )
+    several = isinstance(template, Sequence) and not isinstance(template, str)
+    templates: tuple[Any, ...] = tuple(template) if several else (template,)
     for one in templates:
         if not isinstance(one, str):
             raise ConfigError(f"a prompt template is a text with one {{}}; got {one!r}")
@@ -89,9 +86,8 @@ def load_descriptions(source: DescriptionSource, labels: LabelSet) -> Descriptio
     if isinstance(source, (str, os.PathLike)):
         where, given = str(source), _read_json(Path(source))
     if not isinstance(given, Mapping):
-        raise LabelError(
-            f'{where}: give a mapping from labels to lists of sentences, such as {{"dog": ["a furry animal."]}}'
-        )
+        todo = 'give a mapping from labels to lists of sentences, such as {"dog": ["a furry animal."]}'
+        raise LabelError(f"{where}: {todo}")
     found = Descriptions()
     for label, sentences in given.items():
         try:
@@ -99,9 +95,7 @@ def load_descriptions(source: DescriptionSource, labels: LabelSet) -> Descriptio
         except LabelError as error:
             raise LabelError(f"{where}: {error}") from None
         if name in found:
-            raise LabelError(
-                f"{where}: the label {name!r} is described twice; put its sentences into one list"
-            )
+            raise LabelError(_TWICE.format(where, name))
         found[name] = _sentences(sentences, f"{where}: label {name!r}")
     missing = [name for name in labels if name not in found]
     if missing:
@@ -113,18 +107,15 @@ def load_descriptions(source: DescriptionSource, labels: LabelSet) -> Descriptio
 
 def check_lengths(tokenizer: Any, descriptions: Descriptions, room: int) -> None:
     """Refuse a sentence that takes more tokens than the text tower reads, as `build_prompts` refuses a label."""
-    for name, sentences in descriptions.items():
-        for sentence in sentences:
-            count = len(token_ids(tokenizer, sentence))
-            if count > room:
-                raise LabelError(
-                    f"a description of label {name!r} is too long: {sentence[:60]!r} takes {count} tokens "
-                    f"and this model reads {room}. Shorten it."
-                )
+    for name, sentence in ((name, sentence) for name, own in descriptions.items() for sentence in own):
+        if (count := len(token_ids(tokenizer, sentence))) > room:
+            raise LabelError(
+                f"a description of label {name!r} is too long: {sentence[:60]!r} takes {count} tokens "
+                f"and this model reads {room}. Shorten it."
+            )
 
 
 def _sentences(value: object, where: str) -> tuple[str, ...]:
-    """The sentences of one label, or what is wrong with them."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise LabelError(f"{where}: its descriptions must be a list of sentences, not {shown(value)}")
     if not value:
@@ -143,9 +134,7 @@ def _read_json(path: Path) -> Any:
         if len(content) < len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise LabelError(
-                f"{path}: the label {twice!r} is described twice; put its sentences into one list"
-            )
+            raise LabelError(_TWICE.format(path, twice))
         return content
 
     try:

@@ -41,19 +41,14 @@ def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:
 
     try:
         width = state["ln_final.weight"].shape[0]
-        text = {
-            "context_length": state["positional_embedding"].shape[0],
-            "vocab_size": state["token_embedding.weight"].shape[0],
-            "width": width,
-            "heads": width // 64,
-            "layers": count("transformer.resblocks.", 2),
-        }
-        conv, kept = (
-            ("conv1", "visual.") if "visual.proj" in state else ("layer1.0.conv1", "visual.attnpool.")
-        )
+        lengths = {"context_length": "positional_embedding", "vocab_size": "token_embedding.weight"}
+        text = {name: state[key].shape[0] for name, key in lengths.items()}
+        text |= {"width": width, "heads": width // 64, "layers": count("transformer.resblocks.", 2)}
+        vit = "visual.proj" in state
+        conv, kept = ("conv1", "visual.") if vit else ("layer1.0.conv1", "visual.attnpool.")
         grid = round((state[f"{kept}positional_embedding"].shape[0] - 1) ** 0.5)
         vision: dict[str, Any] = {"width": state[f"visual.{conv}.weight"].shape[0]}
-        if conv == "conv1":
+        if vit:
             patch = state["visual.conv1.weight"].shape[-1]
             vision |= {"layers": count("visual.transformer.resblocks.", 3), "patch_size": patch}
             vision["image_size"] = patch * grid

@@ -201,11 +201,9 @@ def _together(
     found = {spec: run(spec) for spec in specs}  # (B, N, D)
     with_clean = [spec for spec in specs if isinstance(spec, LocalSpec) and spec.has_clean]
     if with_clean:
-        crops = next((found[s] for s in specs if isinstance(s, ViewSpec) and not s.generated), None)
-        if crops is None:
-            crops = run(ViewSpec(count=1))
-        for spec in with_clean:
-            found[spec] = torch.cat([crops[:, :1], found[spec]], dim=1)
+        crops = [found[spec] for spec in specs if isinstance(spec, ViewSpec) and not spec.generated]
+        clean = (crops or [run(ViewSpec(count=1))])[0][:, :1]
+        found |= {spec: torch.cat([clean, found[spec]], dim=1) for spec in with_clean}
     # left on the device: waiting for them here would hold up the views of the next photos
     rounded = {spec: features.half() for spec, features in found.items()}
     return [{spec: features[i] for spec, features in rounded.items()} for i in range(len(photos))]

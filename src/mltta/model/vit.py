@@ -38,12 +38,9 @@ def class_feature(visual: Any, x: Tensor) -> Tensor:
 
 def is_plain(visual: Any) -> bool:
     """Whether the tower is the ViT that is run here: plain blocks, pooled at its class token."""
-    return (
-        isinstance(visual, VisionTransformer)
-        and visual.attn_pool is None
-        and visual.pool_type == "tok"
-        and plain_blocks(visual)
-    )
+    if not isinstance(visual, VisionTransformer):
+        return False
+    return visual.attn_pool is None and visual.pool_type == "tok" and plain_blocks(visual)
 
 
 def plain_blocks(visual: VisionTransformer) -> bool:

@@ -32,20 +32,16 @@ class Vocabulary:
 
     def __init__(self, texts: list[str], features: Array):
         self.texts, self.features = texts, features
-        self._rows = {text: row for row, text in enumerate(texts)}
-
-    def row(self, text: str) -> int | None:
-        """Where a label's text is, if it is there, letter for letter."""
-        return self._rows.get(text)
+        #: where a label's text is, if it is there, letter for letter
+        self.rows = {text: row for row, text in enumerate(texts)}
 
 
 def words() -> list[str]:
     """The texts of all built-in labels and the first synonyms of each, all once."""
     labels = [LabelSet.load(name) for name in BUILT_IN]
     texts = [text for some in labels for text in some.texts]
-    more = [
-        word for some in map(with_known_words, labels) for own in some.synonyms for word in own[:SYNONYMS]
-    ]
+    known = map(with_known_words, labels)
+    more = [word for some in known for own in some.synonyms for word in own[:SYNONYMS]]
     return list(dict.fromkeys(texts + more))
 
 

@@ -184,9 +184,8 @@ def check_numbers(loaded: Loaded) -> None:
         if value.is_floating_point() and value.numel():
             numbers = value.detach().cpu().float().numpy()
             if not np.isfinite([numbers.min(), numbers.max()]).all():
-                raise WeightsError(
-                    f"the weights of {loaded.name} are damaged: {name} holds a value that is not a finite number"
-                )
+                damage = f"{name} holds a value that is not a finite number"
+                raise WeightsError(f"the weights of {loaded.name} are damaged: {damage}")
     held = getattr(loaded.model, "logit_scale", None)
     scale = 1.0 if held is None else float(held.detach().exp().max())
     if not LOGIT_SCALES[0] <= scale <= LOGIT_SCALES[1]:
@@ -213,9 +212,8 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
         )
     numbers = sum(value.numel() for value in state.values())
     if arch is None and folder_.FolderConfig(config, {}).least_numbers() > numbers:
-        raise WeightsError(
-            f"{path} has the names of a CLIP model, but its tensors do not have the shapes of one"
-        )
+        said = "has the names of a CLIP model, but its tensors do not have the shapes of one"
+        raise WeightsError(f"{path} {said}")
     try:
         if arch is None:
             model: nn.Module = open_clip.CLIP(**config, quick_gelu=quick_gelu)
@@ -224,9 +222,8 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
                 model = open_clip.create_model(arch, pretrained_text=False, force_quick_gelu=quick_gelu)
     except Exception as error:  # shapes out of a stranger's file end in all kinds of errors
         raise WeightsError(f"no model can be built for {path}: {reason(error)}") from error
-    wanted, given = (
-        {key: value.shape for key, value in held.items()} for held in (model.state_dict(), state)
-    )
+    both = model.state_dict(), state
+    wanted, given = ({key: value.shape for key, value in held.items()} for held in both)
     misfits = [key for key in {**wanted, **given} if wanted.get(key) != given.get(key)]
     if misfits:
         raise WeightsError(

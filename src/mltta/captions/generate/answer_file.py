@@ -141,16 +141,15 @@ def _read(lines: Iterable[bytes], path: Path) -> tuple[dict[str, Any], dict[int,
                 break
             else:
                 held = json.loads(line)
-                why = "" if held["kept"] else str(held["why"])
+                n, why = int(held["n"]), "" if held["kept"] else str(held["why"])
                 prompt, answer = map(int, held["tokens"])
                 said = tuple(held["keywords"]), str(held["caption"]), why, (prompt, answer)
-                entries.setdefault(int(held["n"]), Sentence(int(held["n"]), *said))
+                entries.setdefault(n, Sentence(n, *said))
         except UNREADABLE as error:
             if number == 1:
                 raise CaptionError(f"{path} is not a file that `mltta captions generate` wrote") from error
-            raise CaptionError(
-                f"{path}: line {number} is no answer. Remove that line and try again."
-            ) from error
+            todo = "Remove that line and try again."
+            raise CaptionError(f"{path}: line {number} is no answer. {todo}") from error
         whole += len(line)
     return header, entries, whole
 

@@ -110,9 +110,8 @@ def generate_captions(
             ask(range(asked, min(asked + missing, attempts)))
             asked = min(asked + missing, attempts)
     except EngineError as error:
-        raise EngineError(
-            f"{error}\n{len(file.entries):,} answers are safe in {file.path}; the same command goes on from there"
-        ) from error
+        safe = f"{len(file.entries):,} answers are safe in {file.path}"
+        raise EngineError(f"{error}\n{safe}; the same command goes on from there") from error
     finally:
         file.close()
     file.finish()

@@ -70,15 +70,13 @@ class OpenAIEngine:
         """
         if not base_url.startswith(("http://", "https://")):
             raise EngineError(f"{base_url} is no endpoint: give a URL such as http://localhost:8000/v1")
-        self.url = base_url.rstrip("/") + "/chat/completions"
-        self.model = model
+        self.url, self.model = base_url.rstrip("/") + "/chat/completions", model
         self.concurrency, self.timeout, self.retries, self.pause = concurrency, timeout, retries, pause
         self._settings = {"temperature": temperature, "max_tokens": max_tokens}
         self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if key and key.strip():
             self._headers["Authorization"] = f"Bearer {key.strip()}"
-        self._refused: set[str] = set()
-        self._warned = False
+        self._refused, self._warned = set[str](), False
         self._opener = urllib.request.build_opener(_NoRedirect)
 
     @property
@@ -240,7 +238,6 @@ def _excerpt(body: bytes) -> str:
 
 
 def _advice(status: int) -> str:
-    """What to do about a status, if that is clear."""
     if status in (401, 403):
         return "; set OPENAI_API_KEY to a key for this endpoint"
     if status in (404, 405) or 300 <= status < 400:

@@ -157,7 +157,6 @@ class Sampler:
         return {"seed": self._seed, "prompt": PROMPT, "sampling": drawn}
 
     def __call__(self, n: int) -> Request:
-        """Draw one to five labels and ask for a sentence with them."""
         key = hashlib.blake2b(f"{self._seed}\0{n}".encode(), digest_size=16).digest()
         rng = random.Random(int.from_bytes(key, "big"))
         size = rng.randint(1, min(MOST_LABELS, len(self._texts)))
@@ -175,9 +174,8 @@ def _matched(labels: LabelSet, names: list[str], counts: NDArray[np.float64]) ->
     for row, name in enumerate(names):
         with contextlib.suppress(LabelError):
             places[row] = labels.index(name)
-    matched = np.zeros((len(labels), len(labels)))
-    at = list(places.values())
-    matched[np.ix_(at, at)] = counts[np.ix_(list(places), list(places))]
+    matched, rows, at = np.zeros((len(labels), len(labels))), list(places), list(places.values())
+    matched[np.ix_(at, at)] = counts[np.ix_(rows, rows)]
     return matched
 
 
@@ -202,5 +200,4 @@ class ComposerEngine:
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
         """Write the sentences in order."""
-        for request in requests:
-            yield Answer(request.n, self._compose(request.keywords, random.Random(request.seed)))
+        return (Answer(r.n, self._compose(r.keywords, random.Random(r.seed))) for r in requests)
