@@ -16,13 +16,8 @@ if TYPE_CHECKING:
 
 def about(base: CaptionBase, folder: Path) -> dict[str, Any]:
     """What a base is, in plain data."""
-    return {
-        "folder": str(folder),
-        "model": base.model,
-        "weights": base.fingerprint,
-        "captions": len(base),
-        "dim": base.embeddings.shape[1],
-    }
+    said = {"folder": str(folder), "model": base.model, "weights": base.fingerprint}
+    return said | {"captions": len(base), "dim": base.embeddings.shape[1]}
 
 
 def show(

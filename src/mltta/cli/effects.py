@@ -138,7 +138,9 @@ def effects_of(
     """
     if options.dry_run and not (options.keywords or options.copy_to or options.link_to):
         raise ConfigError("--dry-run needs --keywords, --copy-to or --link-to")
-    found: list[Effect] = [Keywords(how, options.dry_run, unwritten) for how in (options.keywords,) if how]
+    found: list[Effect] = []
+    if options.keywords is not None:
+        found.append(Keywords(options.keywords, options.dry_run, unwritten))
     for pattern, link in ((options.copy_to, False), (options.link_to, True)):
         if pattern is not None:
             sorting = Sorting(pattern, link)

@@ -110,9 +110,9 @@ def read_back(
     if wide:
         refuse_wide(outputs.values())
     files = {file_of(format, path): format for path, format in outputs.items() if path is not None}
-    there = next((path for path in files if path.exists() and not overwrite), None)
-    if there is not None:
-        raise MlttaError(f"{there} exists; give another -o, or --overwrite to replace it")
+    for path in files:
+        if path.exists() and not overwrite:
+            raise MlttaError(f"{path} exists; give another -o, or --overwrite to replace it")
     closing = Closing(verb="read back")
     closing.start()
     if not files:

@@ -89,8 +89,7 @@ def reproduce(options: ReproduceOptions) -> None:
     sections += [section for place in places for section in figure_sections(options, place, done)]
     said = [f"{claim.claim} ({claim.where}; the paper's own numbers: {claim.in_paper})" for claim in claims()]
     sections.append(Section("What the paper claims in its text", notes=tuple(said)))
-    notes = tuple(f"{what}: {why}" for what, why in done.skipped.items())
-    if notes:
+    if notes := tuple(f"{what}: {why}" for what, why in done.skipped.items()):
         typer.echo("\n".join(f"not run: {note}" for note in notes), err=True)
         sections.append(Section("Not run", notes=notes))
     write_text(options.out / "report.html", html_page("Tables and figures of ML-TTA", sections))
@@ -167,8 +166,7 @@ def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction)
     if "label-count" in options.figure:
         figures = draw({f"label-count-{end}": gain_by_label_count(done.lines(place, SHOWN))}, options)
         yield Section(f"Gain by label count, {place.title}", figures=figures)
-    whole = done.lines(place)
-    if whole:
+    if whole := done.lines(place):
         yield comparison_section(whole)
     if "logits" in options.figure:
         yield example_section(whole, place.dataset)

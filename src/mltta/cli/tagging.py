@@ -95,8 +95,7 @@ class Run:
 
     def carry_out(self, files: Sequence[Source] | None, quiet: bool) -> int:
         """Tag files, or what comes until Ctrl-C, and sum up; 0, or 130 if it was interrupted."""
-        code, ended = 0, ""
-        kept = isinstance(self.sink, Output)
+        code, ended, kept = 0, "", isinstance(self.sink, Output)
         if files is None and not quiet:
             typer.echo(f"watching {', '.join(map(str, self.sources.paths))}; Ctrl-C ends it", err=True)
         try:

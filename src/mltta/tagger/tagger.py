@@ -216,9 +216,8 @@ class Tagger:
         shown = [i for i in order if scored.shown[i]]
         where = {} if scored.where is None else {names[i]: scored.where[i] for i in shown}
         captions = {names[i]: scored.captions[i] for i in shown if i in scored.captions}
-        return Tags(
-            items, present=[names[i] for i in shown], image=scored.photo.id, where=where, captions=captions
-        )
+        present = [names[i] for i in shown]
+        return Tags(items, present=present, image=scored.photo.id, where=where, captions=captions)
 
 
 def _photo(index: int, source: Any) -> Photo:
