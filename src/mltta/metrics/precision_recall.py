@@ -38,9 +38,9 @@ def set_metrics(predicted: ArrayLike, targets: ArrayLike) -> SetMetrics:
     """Compare the labels called present, (N, C) of booleans, with the targets."""
     if np.asarray(predicted).dtype != np.bool_:
         raise ValueError("predicted must be booleans: compare scores with a threshold first")
+    pairs = ((said, target, target == 1) for said, target in columns(predicted, targets))
     counts = [
-        (np.sum(said & (target == 1)), np.sum(said & (target >= 0)), np.sum(target == 1))
-        for said, target in columns(predicted, targets)
+        (np.sum(said & true), np.sum(said & (target >= 0)), np.sum(true)) for said, target, true in pairs
     ]
     hits, said, positives = np.array(counts, dtype=np.int64).T
     precision, recall, f1 = ratio(hits, said), ratio(hits, positives), ratio(2 * hits, said + positives)

@@ -42,17 +42,13 @@ def coco_text(records: Iterable[Record], page: Page) -> str:
             continue
         images.append({"id": len(images) + 1, "file_name": printable(record["image"])})
         for item in record["labels"]:
-            known = {
-                "id": len(annotations) + 1,
-                "image_id": len(images),
-                "category_id": numbers[item["label"]],
-            }
-            annotations.append(known | {"score": round(item["score"], 6)})
+            known = {"id": len(annotations) + 1, "image_id": len(images)}
+            said = {"category_id": numbers[item["label"]], "score": round(item["score"], 6)}
+            annotations.append(known | said)
     categories = [{"id": number, "name": label} for label, number in numbers.items()]
     parts = {"images": images, "categories": categories, "annotations": annotations}
-    lists = ",\n".join(
-        f'"{name}": [\n' + ",\n".join(map(_json, part)) + "\n]" for name, part in parts.items()
-    )
+    texts = {name: ",\n".join(map(_json, part)) for name, part in parts.items()}
+    lists = ",\n".join(f'"{name}": [\n{text}\n]' for name, text in texts.items())
     return printable("{\n" + lists + "\n}\n")
 
 

@@ -113,6 +113,7 @@ def table_rows(record: Record, wide: bool) -> list[tuple[Any, ...]]:
     items, present = record["labels"], record["present"]
     if wide:
         return [(image, present, [one["label"] for one in items], [one["score"] for one in items], None)]
+    rows: list[tuple[Any, ...]]
     rows = [(image, one["label"], one["score"], one["label"] in present, None) for one in items]
     return rows or [(image, None, None, None, None)]
 

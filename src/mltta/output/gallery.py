@@ -54,9 +54,8 @@ def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
     """Write the page a chunk of photos at a time: their rows, and their thumbnails."""
     numbers = {label: number for number, label in enumerate(page.labels)}
     folder = thumbnail_folder(page.path) if page.count > INSIDE else None
-    template, style, script = (
-        (_ASSETS / name).read_text(encoding="utf-8") for name in ("page.html", "style.css", "script.js")
-    )
+    assets = (_ASSETS / name for name in ("page.html", "style.css", "script.js"))
+    template, style, script = (asset.read_text(encoding="utf-8") for asset in assets)
     head = template.replace("{style}", style).replace("{title}", html.escape(page.path.stem))
     left = enumerate(records)
     with part.open("w", encoding="utf-8", newline="") as file:

@@ -23,10 +23,9 @@ def write_parquet(part: Path | IO[bytes], records: Iterable[Record], page: Page)
     left = iter(records)
     with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
         while some := list(islice(left, _AT_ONCE)):
-            rows = [
-                dict(zip(COLUMNS[wide], row, strict=True)) for one in some for row in table_rows(one, wide)
-            ]
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+            rows = (row for one in some for row in table_rows(one, wide))
+            held = [dict(zip(COLUMNS[wide], row, strict=True)) for row in rows]
+            writer.write_table(pa.Table.from_pylist(held, schema=schema))
 
 
 def open_pyarrow() -> tuple[Any, Any]:

@@ -128,10 +128,9 @@ class TagsJournal:
                         return  # not ours, or cut off at once: nothing was done then
                     self.settings = held["settings"]
                     if held["format"] != FORMAT:
-                        said = (
-                            f"is the journal of mltta {self.settings.get('mltta', 'another version')}, which"
-                        )
-                        raise MlttaError(f"{self.path} {said} this version cannot resume; {OTHERWISE}")
+                        version = self.settings.get("mltta", "another version")
+                        said = f"{version}, which this version cannot resume; {OTHERWISE}"
+                        raise MlttaError(f"{self.path} is the journal of mltta {said}")
                 elif "image" in held:
                     self.kept[held["image"]] = KeptRecord(place, line.size, held["stamp"], "error" in held)
                 elif "written" in held:

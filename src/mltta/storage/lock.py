@@ -47,7 +47,10 @@ def _take(path: Path, what: str) -> IO[bytes]:
         except OSError as error:
             owner = _owner(file)
             file.close()
-            if error.errno in _TAKEN or (owner is not None and _lives(*owner)):
+            ended = (
+                owner and owner[0] == _HERE and (owner[1] == os.getpid() or not atomic.is_running(owner[1]))
+            )
+            if error.errno in _TAKEN or (owner and not ended):  # of another machine's we do not know
                 who = f"process {owner[1]} on {owner[0]}" if owner else "another process"
                 said = f"{what} is being written by {who}; wait until it ends, stop it, or write elsewhere"
                 raise MlttaError(said) from None
@@ -82,8 +85,3 @@ def _owner(file: IO[bytes]) -> tuple[str, int] | None:
         machine, _, number = file.read(300).decode(errors="replace").rpartition(" ")
         return machine, int(number)
     return None
-
-
-def _lives(machine: str, process: int) -> bool:
-    """Whether an owner runs still; of another machine's we do not know, so it does."""
-    return machine != _HERE or (atomic.is_running(process) and process != os.getpid())

@@ -56,12 +56,11 @@ def read_file(path: Path, allow_torchscript: bool = False) -> tuple[Any, bool]:
             from safetensors.torch import load_file
 
             return load_file(path), False
-        if _is_torchscript(path):
+        if zipfile.is_zipfile(path) and _is_torchscript(path):
             if not allow_torchscript:
-                raise WeightsError(
-                    f"{path} is a TorchScript archive (OpenAI's original format), a program and not only tensors. "
-                    "If you trust where it comes from, pass --allow-torchscript."
-                )
+                kind = "a TorchScript archive (OpenAI's original format), a program and not only tensors"
+                todo = "If you trust where it comes from, pass --allow-torchscript."
+                raise WeightsError(f"{path} is {kind}. {todo}")
             return torch.jit.load(path, map_location="cpu").state_dict(), True  # type: ignore[no-untyped-call]
         with _husks(path):
             return torch.load(path, map_location="cpu", weights_only=True), False
@@ -92,7 +91,5 @@ def _husks(path: Path) -> AbstractContextManager[Any]:
 
 
 def _is_torchscript(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
-        return False
     with zipfile.ZipFile(path) as archive:
         return any(map(re.compile(r"/code/|^([^/]*/)?(constants|version)\.pkl$").search, archive.namelist()))

@@ -68,13 +68,10 @@ def _section(number: int, section: Section) -> str:
     parts = [f'<section id="s{number}">', f"<h2>{html.escape(section.heading)}</h2>"]
     parts += [f"<p>{html.escape(text)}</p>" for text in section.paragraphs]
     parts += [render(table, "html").strip() for table in section.tables]
-    parts += [_plot(figure) for figure in section.figures]
+    for figure in section.figures:
+        caption = f"<figcaption>{html.escape(figure.caption)}</figcaption>" if figure.caption else ""
+        parts.append(f'<figure class="plot">\n{_checked(figure.svg)}\n{caption}</figure>')
     return "\n".join([*parts, *html_notes([("", note) for note in section.notes]), "</section>"])
-
-
-def _plot(figure: Plot) -> str:
-    caption = f"<figcaption>{html.escape(figure.caption)}</figcaption>" if figure.caption else ""
-    return f'<figure class="plot">\n{_checked(figure.svg)}\n{caption}</figure>'
 
 
 def _checked(svg: str) -> str:

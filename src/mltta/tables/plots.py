@@ -145,10 +145,8 @@ def label_logits(
             axes.set_title(fill(name, 22))
             axes.set_xlabel(xlabel)
         figure.suptitle(fill(title, 30 * (len(scores) + 1)))
-        keys: list[Artist] = [
-            Patch(color=_TRUE, label="true label"),
-            Patch(color=_OTHER, label="other label"),
-        ]
+        kinds = {"true label": _TRUE, "other label": _OTHER}
+        keys: list[Artist] = [Patch(color=colour, label=kind) for kind, colour in kinds.items()]
         if len(scores) > 1:
             ink, was = bars[0].spines["bottom"].get_edgecolor(), f"{next(iter(scores))} was here"
             keys.append(Line2D([], [], color=ink, marker="|", markersize=9, linestyle="", label=was))

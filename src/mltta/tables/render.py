@@ -168,19 +168,19 @@ def _text(table: Table) -> str:
         for name, row in rows:
             lines.append([f"  {name}" if group else name, *(_said(cell, *_TEXT) for cell in row)])
     widths = [max(map(cell_len, column)) for column in zip_longest(*lines, fillvalue="")]
-    body = [_aligned(line, widths) for line in lines]
+    body = []
+    for (
+        first,
+        *rest,
+    ) in lines:  # the name to the left, numbers to the right; widths count what a terminal shows
+        cells = zip(rest, widths[1:], strict=False)
+        named = first + " " * (widths[0] - cell_len(first))
+        body.append("  ".join([named, *(" " * (w - cell_len(cell)) + cell for cell, w in cells)]).rstrip())
     rule = "─" * (sum(widths) + 2 * grid.width)
     remarks = [f"{f'[{letter}] ' if letter else ''}{text}" for letter, text in grid.remarks]
     if any(cell.best for _, rows in grid.groups for _, row in rows for cell in row):
         remarks.append("*: our best.")
     return "\n".join([heading(table), rule, *body[:above], rule, *body[above:], rule, *remarks]) + "\n"
-
-
-def _aligned(line: list[str], widths: list[int]) -> str:
-    """The name to the left, numbers to the right; widths count what a terminal shows."""
-    first = line[0] + " " * (widths[0] - cell_len(line[0]))
-    rest = (" " * (width - cell_len(cell)) + cell for cell, width in zip(line[1:], widths[1:], strict=False))
-    return "  ".join([first, *rest]).rstrip()
 
 
 def _flat_heads(grid: Grid) -> list[list[str]]:

@@ -46,10 +46,8 @@ _lock = threading.Lock()
 @contextmanager
 def drawing() -> Iterator[None]:
     """Our style alone, whatever the user's own is; theirs is back afterwards."""
-    own, found = (
-        ("backend", "date.", "interactive", "toolbar", "webagg", "timezone"),
-        matplotlib.rcParamsDefault,
-    )
+    own = ("backend", "date.", "interactive", "toolbar", "webagg", "timezone")
+    found = matplotlib.rcParamsDefault
     defaults: dict[Any, Any] = {name: found[name] for name in found if not name.startswith(own)}
     with _lock, matplotlib.rc_context({**defaults, **_STYLE}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's browser has the font
