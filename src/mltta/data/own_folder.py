@@ -140,13 +140,13 @@ def _read_jsonl(file: Path) -> Iterator[_Row]:
             raise DatasetError(f"{file}, line {line}: not valid JSON: {explain(error)}") from None
         held = entry if isinstance(entry, dict) else {}
         image, labels = (next((held[key] for key in keys if key in held), None) for keys in (_IMAGE, _LABELS))
-        listed = isinstance(labels, list) and all(isinstance(name, str) for name in labels)
-        if not isinstance(image, str) or not listed:
+        words = labels if isinstance(labels, list) and all(isinstance(n, str) for n in labels) else None
+        if not isinstance(image, str) or words is None:
             raise DatasetError(
                 f'{file}, line {line}: expected {{"image": "a.jpg", "labels": ["dog", "cat"]}}, '
                 f"found {shorten(text.strip())!r}"
             )
-        yield _Row(line, _image(file, line, image), [n for n in map(str.strip, labels) if n])
+        yield _Row(line, _image(file, line, image), [n for n in map(str.strip, words) if n])
 
 
 def _order(file: Path, columns: Sequence[str], labels: LabelSet) -> list[int]:
