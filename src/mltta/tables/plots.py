@@ -140,15 +140,21 @@ def label_logits(
             axes.set_yticks(range(len(shown)), names, fontsize=8)
             for text, index in zip(axes.get_yticklabels(), shown, strict=True):
                 text.set_fontweight("bold" if labels[index] in truth else "normal")
-            if position:
-                _changes(axes, [values[i] for i in shown], [start[i] for i in shown])
+            ink = axes.spines["bottom"].get_edgecolor()
+            for row, index in enumerate(
+                shown if position else ()
+            ):  # where the bar ended before, and the change
+                old, value = start[index], values[index]
+                axes.plot([old, old], [row - 0.36, row + 0.36], color=ink, linewidth=1.3)
+                change = f"{value - old:+.2f}".replace("-", "−")
+                axes.annotate(change, (max(value, old), row), (3, 0), **_BESIDE)
             axes.set_title(fill(name, 22))
             axes.set_xlabel(xlabel)
         figure.suptitle(fill(title, 30 * (len(scores) + 1)))
         kinds = {"true label": _TRUE, "other label": _OTHER}
         keys: list[Artist] = [Patch(color=colour, label=kind) for kind, colour in kinds.items()]
         if len(scores) > 1:
-            ink, was = bars[0].spines["bottom"].get_edgecolor(), f"{next(iter(scores))} was here"
+            was = f"{next(iter(scores))} was here"
             keys.append(Line2D([], [], color=ink, marker="|", markersize=9, linestyle="", label=was))
         figure.legend(handles=keys, loc="outside lower center", ncols=len(keys))
         figure.draw_without_rendering()  # settles the layout, and with it the place of the photograph
@@ -163,15 +169,6 @@ def _panel(axes: Axes, values: Sequence[float], true: Sequence[bool], limits: tu
     axes.set_ylim(-0.6, len(values) - 0.4)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-
-
-def _changes(axes: Axes, values: Sequence[float], before: Sequence[float]) -> None:
-    """A tick where the bar ended before, and the change behind the bar."""
-    ink = axes.spines["bottom"].get_edgecolor()
-    for row, (value, old) in enumerate(zip(values, before, strict=True)):
-        axes.plot([old, old], [row - 0.36, row + 0.36], color=ink, linewidth=1.3)
-        change = f"{value - old:+.2f}".replace("-", "−")
-        axes.annotate(change, (max(value, old), row), (3, 0), **_BESIDE)
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
