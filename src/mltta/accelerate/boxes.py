@@ -42,7 +42,7 @@ class Boxes:
         """Which ones Pillow resamples along y first: it rounds in between, so that shows."""
         (width, height), (new_width, new_height) = self.axes[:, :, 1].T, self.axes[:, :, 2].T
         tall = height - new_height > 2 * (width - new_width) if _PILLOW_13 else height > 100 * width
-        return tall & (height > new_height)
+        return tall & (height > new_height)  # type: ignore[no-any-return]
 
     @property
     def between(self) -> Ints:

@@ -84,7 +84,7 @@ class CudaImageTower(ImageTower):
         # a compiled tower knows one size; what is missing is filled up and dropped
         if n < size:
             views = torch.cat([views, views[:1].expand(size - n, -1, -1, -1)])
-        return self._compiled(views.contiguous(memory_format=torch.channels_last))[:n]
+        return self._compiled(views.contiguous(memory_format=torch.channels_last))[:n]  # type: ignore[no-any-return]
 
     def _replayed(self, views: Tensor) -> Tensor:
         """Few views take less time to compute than to launch: recorded the second time, replayed from then on."""

@@ -158,7 +158,7 @@ def attend(
         out = scores.masked_fill(~seen, -torch.inf).softmax(-1) @ v
     else:
         out = _attend_in_groups(q * attn.head_dim**-0.5, k, v, head, shapes)
-    return attn.out_proj(out.transpose(1, 2).flatten(2))
+    return attn.out_proj(out.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
 
 def _attend_in_groups(

@@ -56,7 +56,7 @@ class HalfSearch(Search):
 
     @property
     def _is_long(self) -> bool:
-        return self.base.shape[0] >= SCANNED_IN_HALF
+        return self.base.shape[0] >= SCANNED_IN_HALF  # type: ignore[no-any-return]
 
     @cached_property
     def _halves(self) -> Tensor:

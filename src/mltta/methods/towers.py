@@ -139,4 +139,4 @@ def _run(block: Any, x: Tensor, prompt: Tensor | None = None) -> Tensor:
             for one in prompt
         )
     x = x + block.ls_1(block.attn(query, key, value, need_weights=False)[0])
-    return x + block.ls_2(block.mlp(block.ln_2(x)))
+    return x + block.ls_2(block.mlp(block.ln_2(x)))  # type: ignore[no-any-return]

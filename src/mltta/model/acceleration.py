@@ -78,4 +78,4 @@ def choose(device: torch.device, wanted: bool | str | None = None) -> Accelerati
         raise ConfigError(f"accelerate = {wrong}: give all, none, or some of {right}")
     kind = "cuda" if device.type == "cuda" else "cpu"  # the file of the other is not even opened
     opened = import_module(f"{room.__name__}.{kind}")
-    return getattr(opened, f"{kind.title()}Acceleration")(names or set(room.TRICKS))
+    return getattr(opened, f"{kind.title()}Acceleration")(names or set(room.TRICKS))  # type: ignore[no-any-return]

@@ -160,7 +160,7 @@ class Backbone:
         @torch.no_grad()  # each thread has to be told
         def some(rows: Tensor) -> Tensor:
             if not causal:
-                return self.model.encode_text(tokens[rows].to(self.device), normalize=True).cpu().float()
+                return self.model.encode_text(tokens[rows].to(self.device), normalize=True).cpu().float()  # type: ignore[no-any-return]
             x = self.tower.embed(tokens[rows, : int(end[rows].max()) + 1].to(self.device))
             return self.tower.run(x, end[rows].to(self.device)).cpu()
 

@@ -92,10 +92,10 @@ class TextTower:
 
     @property
     def positions(self) -> Tensor:
-        return self.root.positional_embedding
+        return self.root.positional_embedding  # type: ignore[no-any-return]
 
     def embed(self, tokens: Tensor) -> Tensor:
-        return self.root.token_embedding(tokens)
+        return self.root.token_embedding(tokens)  # type: ignore[no-any-return]
 
     def project(self, x: Tensor) -> Tensor:
         """Final norm, projection and unit length of pooled tokens (..., W)."""

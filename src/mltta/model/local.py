@@ -73,9 +73,9 @@ def _cnn(visual: Any, pixels: Tensor) -> Tensor:
         normed = _normed_as(norm, cells.mean(dim=(2, 3)), cells.flatten(2).transpose(1, 2))  # (N, L, C)
         for name in ("pre_logits", "fc"):
             normed = getattr(trunk.head, name, nn.Identity())(normed)
-        return visual.head(normed).view(n, h, w, -1)
+        return visual.head(normed).view(n, h, w, -1)  # type: ignore[no-any-return]
     alone = cells.permute(0, 2, 3, 1).reshape(n * h * w, channels, 1, 1)
-    return visual.head(trunk.forward_head(alone)).view(n, h, w, -1)
+    return visual.head(trunk.forward_head(alone)).view(n, h, w, -1)  # type: ignore[no-any-return]
 
 
 def _clip_resnet(visual: Any, pixels: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def _clip_resnet(visual: Any, pixels: Tensor) -> Tensor:
     for layer in (visual.layer1, visual.layer2, visual.layer3, visual.layer4):
         x = layer(x)
     pool = visual.attnpool
-    return pool.c_proj(pool.v_proj(x.permute(0, 2, 3, 1)))
+    return pool.c_proj(pool.v_proj(x.permute(0, 2, 3, 1)))  # type: ignore[no-any-return]
 
 
 def _class_token(visual: Any, pixels: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def _attention_pooled(visual: Any, pixels: Tensor) -> Tensor:
     x = trunk.norm(trunk.blocks(trunk.norm_pre(trunk.pos_drop(x))))
     x = trunk.attn_pool(x.reshape(n * h * w, 1, width))
     x = trunk.head(trunk.head_drop(trunk.fc_norm(x)))
-    return visual.head(x).view(n, h, w, -1)
+    return visual.head(x).view(n, h, w, -1)  # type: ignore[no-any-return]
 
 
 def _normed_as(norm: nn.LayerNorm, pooled: Tensor, cells: Tensor) -> Tensor:

@@ -123,7 +123,7 @@ class FolderConfig:
 
     @property
     def tokenizer_name(self) -> str | None:
-        return self.model["text_cfg"].get("hf_tokenizer_name")
+        return self.model["text_cfg"].get("hf_tokenizer_name")  # type: ignore[no-any-return]
 
     def least_numbers(self) -> int:
         """A lower bound on the numbers that the model is made of, as far as the settings tell."""

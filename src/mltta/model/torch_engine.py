@@ -104,7 +104,7 @@ class TorchEngine:
         def finish() -> NDArray[Any]:
             if there is not None:
                 there.synchronize()
-            return copied.numpy()
+            return copied.numpy()  # type: ignore[no-any-return]
 
         return finish
 
