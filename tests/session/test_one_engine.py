@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,13 @@ def by_server(photos: Dataset, typed: list[str], method: str, base: Any) -> np.n
     class Own(Taggers):
         """A server whose operator has chosen the captions."""
 
-        def _make(self, choice: Any) -> Tagger:
-            return Tagger(
-                golden.backbone("vit"), choice.labels, choice.method, captions=base, **dict(choice.settings)
+        def get(self, choice: Any) -> Future[Tagger]:
+            made: Future[Tagger] = Future()
+            settings = dict(choice.settings)
+            made.set_result(
+                Tagger(self._models["vit"], choice.labels, choice.method, captions=base, **settings)
             )
+            return made
 
     offer = Offer({"vit": golden.backbone("vit")}, [method], {}, Limits())
     choice = offer.choice(labels=typed, settings=METHODS[method])

@@ -104,7 +104,7 @@ def load_pipeline(device: str = "auto") -> VariationPipeline:
         pipeline = diffusers.StableDiffusionImageVariationPipeline.from_pretrained(MODEL, revision=REVISION)
     except OSError as error:
         raise WeightsError(f"{MODEL} ({REVISION}) could not be loaded: {error}") from error
-    return pipeline.to(pick_device(device))
+    return pipeline.to(pick_device(device))  # type: ignore[no-any-return]
 
 
 def _file(folder: Path, j: int) -> Path:

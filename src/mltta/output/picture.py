@@ -44,7 +44,7 @@ def warmed(photo: Image.Image, heat: NDArray[np.float32]) -> Image.Image:
 
 def levels(heat: NDArray[np.float32]) -> NDArray[np.uint8]:
     """A grid from 0 to 1 as bytes, its largest value at 255."""
-    return (255 * np.clip(heat / max(float(heat.max()), 1e-6), 0, 1) ** 0.7).astype(np.uint8)
+    return (255 * np.clip(heat / max(float(heat.max()), 1e-6), 0, 1) ** 0.7).astype(np.uint8)  # type: ignore[no-any-return]
 
 
 def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:
