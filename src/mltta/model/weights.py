@@ -173,7 +173,7 @@ def count_numbers(path: Path) -> int | None:
 
     try:
         with safe_open(path, "pt") as file:
-            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118  # type: ignore[no-any-return]  # type: ignore[no-any-return]
+            return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # type: ignore[no-any-return]  # noqa: SIM118  # type: ignore[no-any-return]
     except Exception as error:
         raise WeightsError(f"{path} is not a weights file that can be read ({reason(error)})") from error
 
