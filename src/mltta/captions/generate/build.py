@@ -111,7 +111,7 @@ def generate_captions(
             asked = min(asked + missing, attempts)
     except EngineError as error:
         safe = f"{len(file.entries):,} answers are safe in {file.path}"
-        raise EngineError(f"{error}\n{safe}; the same command goes on from there") from error
+        raise EngineError(f"{error}\n{safe}; rerun the command to continue") from error
     finally:
         file.close()
     file.finish()
