@@ -1,4 +1,4 @@
-"""Draws the pictures of the gallery from the sample photographs, and the price figures from the tables of results.md.
+"""Draw the example pictures from the sample photos, and the cost figures from the tables of results.md.
 
 python -m docs.generate.figures
 """
@@ -19,19 +19,19 @@ from mltta.tables.plots import bars_by_group, pareto
 DOCS = Path(__file__).parents[1]
 PHOTOS = DOCS.parent / "examples" / "photos"
 LABELS = DOCS.parent / "examples" / "labels.txt"
-#: what the photograph of the dogs is asked for in the figure of one step of adapting
+#: labels of the figure that shows one adaptation step
 ASKED = ["dog", "tree", "grass", "leaf", "cat", "car"]
 
 
 def save(picture: Image.Image, name: str, width: int = 900) -> None:
-    """A JPEG that is small enough for a page."""
+    """Save a JPEG that is small enough for a page."""
     height = round(picture.height * width / picture.width)
     small = picture.convert("RGB").resize((width, height), Image.Resampling.LANCZOS)
     small.save(DOCS / "figures" / name, quality=78, optimize=True, progressive=True)
 
 
 def tags_and_places(backbone: mltta.Backbone) -> None:
-    """Photographs with their labels as bars, and where each label was found."""
+    """Draw photos with their labels as bars, and one with heat maps."""
     tagger = mltta.Tagger(backbone, LABELS, where=True)
     for name, file in (
         ("photographer", "tags.jpg"),
@@ -47,7 +47,7 @@ def tags_and_places(backbone: mltta.Backbone) -> None:
 
 
 def views(backbone: mltta.Backbone, columns: int = 8) -> None:
-    """The clean view and the first random crops."""
+    """Draw the clean view and the first random crops."""
     image = mltta.load_image(PHOTOS / "dogs.jpg")
     preprocess = backbone.preprocess
     views = render_views(image, mltta.ViewSpec(count=2 * columns), preprocess)
@@ -62,7 +62,7 @@ def views(backbone: mltta.Backbone, columns: int = 8) -> None:
 
 
 def before_and_after(backbone: mltta.Backbone) -> None:
-    """The softmax over a few labels before adapting, after TPT's step and after ML-TTA's."""
+    """Draw the softmax over a few labels before adaptation, after TPT's step and after ML-TTA's."""
     series = {}
     for name in ("clip", "tpt", "ml-tta"):
         method = mltta.create_method(name, backbone, ASKED)
@@ -73,28 +73,30 @@ def before_and_after(backbone: mltta.Backbone) -> None:
     (DOCS / "figures" / "adapted.svg").write_text(picture, encoding="utf-8")
 
 
-def prices() -> None:
-    """mAP over price, from the tables of results.md: the best of the three scorings."""
+def costs() -> None:
+    """Draw mAP over cost from the tables of results.md, with the best of the three scorings."""
     page = (DOCS / "results.md").read_text(encoding="utf-8")
-    for title, file in (("VOC2012 val, dev half", "price-voc.svg"), ("COCO, dev sample", "price-coco.svg")):
+    for title, file in (("VOC2012 val, dev half", "cost-voc.svg"), ("COCO, dev sample", "cost-coco.svg")):
         table = page.split(f"**{title}**", 1)[1].split("\n\n", 2)[1]
         points = {}
         for line in table.splitlines()[2:]:
-            name, price, *scores = (
+            name, cost, *scores = (
                 re.sub(r"[*]| ±.*", "", cell.strip()) for cell in line.strip("|").split("|")
             )
-            points[name] = (float(price), max(map(float, scores[:3])))
-        drawn = pareto(title, points, "price: passes of the model's own view", "mAP, best of three scorings")
+            points[name] = (float(cost), max(map(float, scores[:3])))
+        drawn = pareto(
+            title, points, "cost: forward passes at native resolution", "mAP, best of three scorings"
+        )
         (DOCS / "figures" / file).write_text(drawn, encoding="utf-8")
 
 
 def main() -> None:
-    """Draw all of them."""
+    """Draw all figures."""
     backbone = mltta.load_backbone("mini", device="cpu")
     tags_and_places(backbone)
     views(backbone)
     before_and_after(backbone)
-    prices()
+    costs()
 
 
 if __name__ == "__main__":
