@@ -35,8 +35,10 @@ test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 docs: $(READY_DEV)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@echo "The site is in site/: open site/index.html, no server needed. While writing: $(BIN)/mkdocs serve"
+	$(BIN)/python -m docs.generate
+	$(BIN)/python -m pytest -q tests/docs/test_links.py
+	$(BIN)/zensical build --strict
+	@echo "Open site/index.html (no server needed). Live preview: $(BIN)/zensical serve"
 
 release: $(READY_DEV)
 	$(BIN)/python -m tests.release

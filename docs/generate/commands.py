@@ -1,4 +1,4 @@
-"""Writes the page of all commands from the command line itself, when the site is built."""
+"""The command reference, written from the command line itself."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ from typing import Any
 import typer
 
 from mltta.cli import app
-
-MARK = "<!-- commands -->"
-
-
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """mkdocs calls this for every page; the one with the mark gets the commands."""
-    return markdown.replace(MARK, "\n".join(commands())) if MARK in markdown else markdown
 
 
 def commands() -> Iterator[str]:

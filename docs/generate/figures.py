@@ -5,6 +5,7 @@ python -m docs.generate.figures
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import torch
 from PIL import Image
 
 import mltta
+from docs.generate.__main__ import MEASURED
 from mltta.images.views import render_views
 from mltta.output.picture import annotate, where_sheet
 from mltta.tables.plots import bars_by_group, pareto
@@ -74,20 +76,17 @@ def before_and_after(backbone: mltta.Backbone) -> None:
 
 
 def costs() -> None:
-    """Draw mAP over cost from the tables of results.md, with the best of the three scorings."""
-    page = (DOCS / "results.md").read_text(encoding="utf-8")
-    for title, file in (("VOC2012 val, dev half", "cost-voc.svg"), ("COCO, dev sample", "cost-coco.svg")):
-        table = page.split(f"**{title}**", 1)[1].split("\n\n", 2)[1]
+    """Draw mAP over cost from the measured frontier, with the best of the three scorings."""
+    tables = json.loads(MEASURED.read_text(encoding="utf-8"))["frontier"]["tables"]
+    for title, name in (("VOC2012 val, dev half", "voc"), ("COCO, dev sample", "coco")):
         points = {}
-        for line in table.splitlines()[2:]:
-            name, cost, *scores = (
-                re.sub(r"[*]| ±.*", "", cell.strip()) for cell in line.strip("|").split("|")
-            )
-            points[name] = (float(cost), max(map(float, scores[:3])))
+        for row in tables[name]["rows"]:
+            entry, cost, *scores = (re.sub(r"[*]| ±.*", "", cell) for cell in row)
+            points[entry] = (float(cost), max(map(float, scores[:3])))
         drawn = pareto(
             title, points, "cost: forward passes at native resolution", "mAP, best of three scorings"
         )
-        (DOCS / "figures" / file).write_text(drawn, encoding="utf-8")
+        (DOCS / "figures" / f"cost-{name}.svg").write_text(drawn, encoding="utf-8")
 
 
 def main() -> None:

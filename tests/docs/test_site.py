@@ -20,7 +20,7 @@ pytestmark = pytest.mark.soak
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    pytest.importorskip("material", reason="pip install 'mltta[docs]'")
+    pytest.importorskip("zensical", reason="pip install 'mltta[docs]'")
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(out)]
     subprocess.run(command, check=True, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"})
