@@ -21,8 +21,7 @@ from torch import Tensor
 from mltta import Tagger
 from mltta.model import vocabulary
 from mltta.model.acceleration import choose
-from mltta.model.backbone import Backbone
-from mltta.model.load import pick_device, pick_dtype
+from mltta.model.torch_backbone import TorchBackbone, pick_device, pick_dtype
 from mltta.model.weights import Loaded
 
 PHOTOS = sorted((Path(__file__).parents[1] / "examples" / "photos").glob("*.jpg"))[:3]
@@ -44,7 +43,7 @@ class Folded:
         return self.plain(texts, context_length or self.context_length) % self.size
 
 
-def load(name: str, device: str) -> Backbone:
+def load(name: str, device: str) -> TorchBackbone:
     """An open_clip model with random weights and its own tokenizer, or one that stands in for it."""
     torch.manual_seed(0)
     model = open_clip.create_model(name, load_weights=False)
@@ -57,7 +56,7 @@ def load(name: str, device: str) -> Backbone:
         tokenizer = open_clip.get_tokenizer(name)
     chosen = pick_device(device)
     loaded = Loaded(name, model, tokenizer, model.visual.preprocess_cfg)
-    return Backbone(loaded, chosen, pick_dtype(None, chosen), choose(chosen, None))
+    return TorchBackbone(loaded, chosen, pick_dtype(None, chosen), choose(chosen, None))
 
 
 def main() -> None:

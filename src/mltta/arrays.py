@@ -70,6 +70,27 @@ def sum_by(x: Array, owner: Array, count: int) -> Array:
     return found
 
 
+def add_rows(x: Array, owner: Array, rows: Array) -> Array:
+    """Rows (N, D) added to those of `x` (C, D) that own them (N,)."""
+    if is_torch_array(x):
+        return x.index_add(0, owner, rows)
+    found = x.copy()
+    np.add.at(found, owner, rows)
+    return found
+
+
+def mean_windows(cells: Array, size: tuple[int, int], step: tuple[int, int]) -> Array:
+    """Means (N, L, D), float32, of windows of a map (N, h, w, D), row by row."""
+    if is_torch_array(cells):
+        from torch.nn.functional import avg_pool2d
+
+        return avg_pool2d(cells.permute(0, 3, 1, 2).float(), size, step).flatten(2).transpose(1, 2)
+    (tall, wide), (_, h, w, _) = size, cells.shape
+    rows = sum(cells[:, i : h - tall + 1 + i : step[0]] for i in range(tall))
+    total = sum(rows[:, :, i : w - wide + 1 + i : step[1]] for i in range(wide))
+    return total.reshape(len(cells), -1, cells.shape[-1]) / np.float32(tall * wide)
+
+
 def multi_hot(members: Array, count: int) -> Array:
     """Sets (..., W) of numbers below `count` as zeros and ones (..., count), float32."""
     xp = array_namespace(members)

@@ -37,3 +37,8 @@ class ConfigError(MlttaError):
 
 class DatasetError(MlttaError):
     """A dataset that is not where or what it should be, and what to do about it."""
+
+
+def needs_torch(what: str) -> ConfigError:
+    """The error of what the light install lacks."""
+    return ConfigError(f"{what} needs PyTorch: pip install 'mltta[torch]'")

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.model.backbone import Backbone
+from mltta.model.torch_backbone import TorchBackbone
 from mltta.model.learned_prompts import CoOp, MaPLe
 from mltta.model.weights import Loaded
 
@@ -17,7 +17,7 @@ LABELS = ["dog", "cat", "boat", "traffic light", "person", "red bus", "chair"]
 
 
 @cache
-def tiny() -> Backbone:
+def tiny() -> TorchBackbone:
     """A random ViT of four blocks in either tower."""
     torch.manual_seed(0)
     model = open_clip.CLIP(
@@ -27,7 +27,7 @@ def tiny() -> Backbone:
         quick_gelu=True,
     )
     preprocess = {"size": 32, "mean": (0.5,) * 3, "std": (0.5,) * 3, "interpolation": "bicubic"}
-    return Backbone(Loaded("tiny", model, open_clip.SimpleTokenizer(), preprocess), torch.device("cpu"))
+    return TorchBackbone(Loaded("tiny", model, open_clip.SimpleTokenizer(), preprocess), torch.device("cpu"))
 
 
 def maple_state(width: int = 64, image_width: int = 128, deeper: int = 2, seed: int = 0) -> dict[str, Tensor]:
@@ -66,7 +66,7 @@ def coop_of(tokens: int = 3, seed: int = 0) -> CoOp:
 class Plain:
     """A model without prompts, its learned prompts beside it: text and image features of any context."""
 
-    def __init__(self, backbone: Backbone, prompts: CoOp | MaPLe, labels: list[str]):
+    def __init__(self, backbone: TorchBackbone, prompts: CoOp | MaPLe, labels: list[str]):
         self.model, self.tokenizer = backbone.model, backbone.tokenizer
         self.prompts, self.scale = prompts, backbone.logit_scale
         self.start = prompts.context

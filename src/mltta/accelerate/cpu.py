@@ -18,7 +18,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from mltta.accelerate.labels import PackedLabelEncoder
 from mltta.accelerate.search import FaissSearch
 from mltta.model.acceleration import Acceleration
-from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower
+from mltta.model.label_encoder import LabelEncoder, TextTower
+from mltta.model.prompts import Prompts
 from mltta.model.search import Search
 
 # glibc's names for what mallopt sets.

@@ -17,8 +17,9 @@ from mltta.accelerate.views import DeviceViews
 from mltta.images.specs import ViewSpec
 from mltta.images.views import Preprocess
 from mltta.model.acceleration import Acceleration, Renderer
-from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower
+from mltta.model.label_encoder import LabelEncoder, TextTower
 from mltta.model.passes import ImageTower
+from mltta.model.prompts import Prompts
 from mltta.model.search import Search
 
 log = logging.getLogger("mltta")

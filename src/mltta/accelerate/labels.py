@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mltta.model.label_encoder import LabelEncoder, Prompts, PullBack, TextTower, pull
+from mltta.model.label_encoder import LabelEncoder, PullBack, TextTower, pull
+from mltta.model.prompts import Prompts
 
 # Activations kept for a backward pass: above this the forward is redone in pieces instead of kept.
 GRAPH_BYTES = 384 * 2**20

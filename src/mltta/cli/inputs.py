@@ -21,7 +21,7 @@ from mltta.errors import ConfigError, ImageError, MlttaError
 from mltta.images.budget import MAX_BYTES
 from mltta.images.decode import load_image
 from mltta.images.find import Found, is_url, no_such, search_images
-from mltta.session.execution import cores
+from mltta.model.cpu_passes import cores
 from mltta.storage.folders import is_remote
 
 STDIN = "-"

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.model.backbone import Backbone
+from mltta.model.cpu_passes import CPU_CHUNK
 from mltta.model.local import unmixed
-from mltta.model.passes import CPU_CHUNK
+from mltta.model.torch_backbone import TorchBackbone
 from mltta.model.vit import class_feature, is_plain, patch_tokens
 
 #: added to what the class token would attend to outside of its region
@@ -21,7 +21,7 @@ _SHUT = -1000.0
 class AttentiveViT:
     """The image tower of a backbone, whose attention can be read and kept to a region."""
 
-    def __init__(self, backbone: Backbone, wanted_by: str):
+    def __init__(self, backbone: TorchBackbone, wanted_by: str):
         """Args:
         wanted_by: the method that an unfit tower is refused for.
         """
@@ -84,7 +84,7 @@ class PromptedViT:
     ``begin`` does not depend on the prompt and is run once an image; ``finish`` is differentiable.
     """
 
-    def __init__(self, backbone: Backbone, layer: int):
+    def __init__(self, backbone: TorchBackbone, layer: int):
         """Args:
         layer: the prompted block, counted from 0.
         """

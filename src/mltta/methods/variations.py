@@ -17,7 +17,7 @@ from torch import Tensor
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.decode import load_image
 from mltta.images.views import CLIP_MEAN, CLIP_STD, generated_folder
-from mltta.model.load import pick_device
+from mltta.model.torch_backbone import pick_device
 from mltta.storage import atomic
 
 log = logging.getLogger("mltta")

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from mltta.errors import ConfigError
-from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower
+from mltta.model.label_encoder import LabelEncoder, TextTower
 from mltta.model.passes import ImageTower
+from mltta.model.prompts import Prompts
 from mltta.model.search import Search
 
 if TYPE_CHECKING:

@@ -1,176 +1,106 @@
-"""One wrapper over open_clip models: images and texts in, unit features out."""
+"""One wrapper over CLIP-style models: images and texts in, unit features out. What all engines share."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
 
-from mltta.arrays import Array
+from mltta.arrays import Array, add_rows, like, normalize
 from mltta.errors import ConfigError
-from mltta.images.specs import AnySpec, LocalSpec
+from mltta.images.specs import AnySpec
 from mltta.images.views import Preprocess
 from mltta.labels import LabelSet
 from mltta.model import vocabulary as vocabulary_
-from mltta.model import weights as weights_
-from mltta.model.acceleration import Acceleration, Renderer
-from mltta.model.context_views import Views
-from mltta.model.encoded import Encoded
-from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower, build_prompts
-from mltta.model.learned_prompts import AnyPrompts
-from mltta.model.local import Local, local_path, look_locally
-from mltta.model.passes import ImageTower, each
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
+    Prompts,
     TemplateSource,
+    build_prompts,
     check_lengths,
     list_templates,
     load_descriptions,
 )
-from mltta.model.torch_engine import TorchEngine
 from mltta.model.vocabulary import Vocabulary
 from mltta.storage.folders import embedded_text_tower
+
+if TYPE_CHECKING:
+    from mltta.model.label_encoder import LabelEncoder
+    from mltta.model.learned_prompts import AnyPrompts
 
 log = logging.getLogger("mltta")
 
 
 class Backbone:
-    """A frozen open_clip model: ``encode_images``, ``encode_texts``, ``encode_labels``."""
+    """A frozen CLIP-style model: ``encode_images``, ``encode_texts``, ``encode_labels``.
+
+    `load_backbone` chooses the engine that it runs on: PyTorch (`TorchBackbone`) or ONNX Runtime (`OnnxBackbone`).
+    """
 
     #: the learned prompts it reads, see ``with_prompts``
     prompts: AnyPrompts | None = None
     #: whether the image tower reads the context too; then its features change with the context
     reads_context = False
+    name: str
+    #: whether its weights are trained ones
+    trained = True
+    device: Any
+    #: a session's interface to the device: `TorchEngine` or `OnnxEngine`
+    engine: Any
+    tokenizer: Any
+    context_length: int
+    preprocess: Preprocess
+    #: the model's own temperature, never 100 by habit
+    logit_scale: float
+    #: hash of everything but the image tower: what a caption embedding depends on
+    text_fingerprint: str
+    #: hash of the image tower, its weights and its layers: what a view's feature depends on
+    image_fingerprint: str
+    #: the precision that images are encoded in, in words
+    arithmetic: str
+    #: how the locations of the image tower's map are read, if it has one
+    local: Any
+    #: makes views where the image tower is; None where they are made on the CPU
+    renderer: Any = None
+    acceleration: Any
+    image_tower: Any
 
-    def __init__(
-        self,
-        loaded: weights_.Loaded,
-        device: torch.device,
-        image_dtype: torch.dtype = torch.float32,
-        acceleration: Acceleration | None = None,
-    ):
-        self.acceleration = acceleration or Acceleration()
-        self.name, self.trained = loaded.name, loaded.trained
-        self.device, self.image_dtype = device, image_dtype
-        self.model: Any = loaded.model.eval().requires_grad_(False).to(device, torch.float32)
-        self.tokenizer = loaded.tokenizer
-        self.context_length = int(getattr(self.tokenizer, "context_length", None) or 77)
-        self.preprocess = Preprocess.from_open_clip(loaded.preprocess)
-        self.tower = TextTower(self.model)
-        #: the model's own temperature, never 100 by habit
-        self.logit_scale = float(self.model.logit_scale.exp())
-        self.model.visual.to(image_dtype, memory_format=torch.channels_last)
-        _ = self.image_fingerprint  # of the weights as they came, before anything is made of them
-        self.acceleration.start(self.model.visual)
-        self.image_tower = self._image_tower()
-        self._local_towers: dict[LocalSpec, ImageTower] = {}
-        self._local_renderers: dict[int, Renderer | None] = {}
+    def __init__(self) -> None:
         self._vocabularies: dict[tuple[str, ...], Vocabulary] = {}
-
-    @property
-    def engine(self) -> TorchEngine:
-        """Encodes photos and runs methods where the model is."""
-        return TorchEngine(self)
-
-    @cached_property
-    def text_fingerprint(self) -> str:
-        """Hash of everything but the image tower: what a caption embedding depends on."""
-        layers = [layer for name, layer in self.model.named_modules() if not name.startswith("visual")]
-        quick = any(type(layer).__name__ == "QuickGELU" for layer in layers)
-        own = {key: v for key, v in self.model.state_dict().items() if not key.startswith("visual.")}
-        # the same weights mean something else with another activation
-        return _digest("QuickGELU" if quick else "", own)
 
     @property
     def is_embedded(self) -> bool:
         """Whether it reads text as the embedded model does, whatever it is called: then that model's captions fit."""
         return self.text_fingerprint == embedded_text_tower()
 
-    @cached_property
-    def image_fingerprint(self) -> str:
-        """Hash of the image tower, its weights and its layers: what a view's feature depends on."""
-        visual = self.model.visual
-        return _digest(repr(visual), visual.state_dict())
-
-    @cached_property
-    def renderer(self) -> Renderer | None:
-        """Makes views where the image tower is, as it wants them; None where they are made on the CPU."""
-        return self.acceleration.renderer(self.preprocess, self.device, self.image_dtype)
-
-    @property
-    def arithmetic(self) -> str:
-        """The precision that images are encoded in, in words."""
-        name = str(self.image_dtype).removeprefix("torch.")
-        tf32 = self.device.type == "cuda" and name == "float32" and torch.backends.cudnn.allow_tf32
-        return f"{name}, TF32 convolutions" if tf32 else name
-
-    def _image_tower(self) -> ImageTower:
-        forward, side = self.model.encode_image, self.preprocess.size
-        return self.acceleration.image_tower(forward, self.device, self.image_dtype, side)
-
-    @cached_property
-    def local(self) -> Local | None:
-        """How the locations of the image tower's map are read, if it has one; prompts inside it rule that out."""
-        return None if self.reads_context else local_path(self.model.visual)
-
-    def tower_of(self, spec: AnySpec) -> ImageTower:
+    def tower_of(self, spec: AnySpec) -> Any:
         """What gives the features of a spec's views: (N, D) of crops, (N, L, D) of the inputs of local views."""
-        if not isinstance(spec, LocalSpec):
-            return self.image_tower
-        if spec not in self._local_towers:
-            forward = partial(look_locally, spec, self.local, self.model.encode_image, self.preprocess.size)
-            make = self.acceleration.image_tower
-            self._local_towers[spec] = make(forward, self.device, self.image_dtype, spec.size)
-        return self._local_towers[spec]
+        raise NotImplementedError
 
-    def renderer_of(self, spec: AnySpec) -> Renderer | None:
+    def renderer_of(self, spec: AnySpec) -> Any:
         """What makes a spec's pixels where the image tower is."""
-        if not isinstance(spec, LocalSpec):
-            return self.renderer
-        if spec.size not in self._local_renderers:
-            at = self.preprocess.at(spec.size)
-            self._local_renderers[spec.size] = self.acceleration.renderer(at, self.device, self.image_dtype)
-        return self._local_renderers[spec.size]
+        return None
 
-    def asarray(self, values: Array) -> Tensor:
+    def asarray(self, values: Array) -> Array:
         """The same numbers as an array on the device that features are on."""
-        return torch.as_tensor(values, device=self.device)
+        raise NotImplementedError
 
-    def encode_images(self, pixels: Array) -> Tensor:
+    def encode_images(self, pixels: Array) -> Array:
         """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
-        return self.image_tower(torch.as_tensor(pixels))
+        return self.image_tower(self.asarray(pixels))
 
-    @torch.no_grad()
-    def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:
+    def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Array:
         """Unit float32 features (N, D) of sentences, on the CPU; a causal tower skips all padding."""
-        if not texts:
-            raise ConfigError("no texts to encode")
-        tokens = self.tokenizer(list(texts), context_length=self.context_length)
-        causal = self.tower.tunable and self.tower.causal
-        end = tokens.argmax(dim=-1)  # the end-of-text token has the highest id
-        order = end.argsort(stable=True) if causal else torch.arange(len(tokens))
-
-        @torch.no_grad()  # each thread has to be told
-        def some(rows: Tensor) -> Tensor:
-            if not causal:
-                return self.model.encode_text(tokens[rows].to(self.device), normalize=True).cpu().float()  # type: ignore[no-any-return]
-            x = self.tower.embed(tokens[rows, : int(end[rows].max()) + 1].to(self.device))
-            return self.tower.run(x, end[rows].to(self.device)).cpu()
-
-        return torch.cat(each(some, order.split(batch_size), self.device))[order.argsort()]
+        raise NotImplementedError
 
     def encode_labels(
         self,
         labels: LabelSet,
         template: TemplateSource = DEFAULT_TEMPLATE,
-        context: Tensor | None = None,
+        context: Array | None = None,
         descriptions: DescriptionSource | None = None,
     ) -> LabelEncoder:
         """The labels' text features as a function of the context in front of them.
@@ -199,27 +129,27 @@ class Backbone:
             )
         # what is kept has lost its length, which counts where sentences are added
         total = self._ensemble(labels, templates, look_up=not sentences)  # (C, D)
-        prompts = self._layout(labels, templates[0])
         if sentences:
-            check_lengths(self.tokenizer, sentences, self.context_length - prompts.start - 1)
+            start = self._layout(labels, templates[0]).start
+            check_lengths(self.tokenizer, sentences, self.context_length - start - 1)
             features = self.encode_texts([text for texts in sentences.values() for text in texts])
-            owners = torch.tensor([labels.index(name) for name, texts in sentences.items() for _ in texts])
-            total = total.index_add(0, owners.to(self.device), features.to(self.device))
-        return LabelEncoder(self.tower, prompts, None, F.normalize(total, dim=-1))
+            owners = [labels.index(name) for name, texts in sentences.items() for _ in texts]
+            total = add_rows(total, like(np.array(owners), total), self.asarray(features))
+        return self._fixed(labels, templates[0], normalize(total))
 
-    def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Tensor:
+    def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Array:
         """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
         kept = self._kept_vocabulary(templates) if look_up else None
         rows = [None if kept is None else kept.rows.get(text) for text in labels.texts]
         new = [i for i, row in enumerate(rows) if row is None]
+        total: Array = 0.0
         if kept is None or new:
             some = labels if kept is None else labels.pick(new)
-            total = torch.zeros((), device=self.device)
             for one in templates:
                 total = total + self._under(some, one).features  # (n, D)
             if kept is None:
                 return total
-        found: Tensor = len(templates) * kept.features[[row or 0 for row in rows]]
+        found: Array = len(templates) * kept.features[[row or 0 for row in rows]]
         if new:
             found[new] = total
         return found
@@ -253,26 +183,13 @@ class Backbone:
         """What text features depend on: the tower, and the prompts it reads."""
         return self.text_fingerprint + (f" {self.prompts.digest}" if self.prompts is not None else "")
 
-    def _under(self, labels: LabelSet, template: str, context: Tensor | None = None) -> LabelEncoder:
+    def _under(self, labels: LabelSet, template: str, context: Array | None = None) -> LabelEncoder:
         """One template's labels; their context can be tuned where the tower has one."""
-        prompts = self._layout(labels, template, None if context is None else context.shape[-2])
-        if self.tower.tunable:
-            return self.acceleration.label_encoder(self.tower, prompts, context)
-        if context is not None:
-            raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
-        return LabelEncoder(self.tower, prompts, None, self.encode_texts(prompts.texts).to(self.device))
+        raise NotImplementedError
+
+    def _fixed(self, labels: LabelSet, template: str, features: Array) -> LabelEncoder:
+        """Labels with ready features (C, D), whose context cannot be tuned."""
+        raise NotImplementedError
 
     def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
         return build_prompts(self.tokenizer, labels.texts, template, self.context_length, n_context)
-
-    def views(self, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
-        """What was encoded, one spec after another; a tower that reads the context gives it as a function of that."""
-        return Views.of(encoded, specs)
-
-
-def _digest(said: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = hashlib.blake2b(said.encode(), digest_size=16)
-    for key, value in sorted(tensors.items()):
-        digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()

@@ -2,65 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mltta.errors import ConfigError, LabelError, WeightsError
+from mltta.errors import ConfigError, WeightsError
 from mltta.model.passes import each
-from mltta.model.prompts import split_template, token_ids
+from mltta.model.prompts import Prompts
 
 #: brings gradients (G, C, D) of the features back to contexts (G, M, W)
 PullBack = Callable[[Tensor], Tensor]
 #: on a CPU, labels that one thread encodes together
 LABELS_AT_ONCE = 256
-
-
-@dataclass(frozen=True)
-class Prompts:
-    """C label prompts as token ids, with room for M context tokens in front of every label."""
-
-    texts: tuple[str, ...]
-    tokens: Tensor  # (C, context_length), the context's positions hold placeholder words
-    start: int  # position of the first context token: 1 behind a start token, else 0
-    length: int  # M
-    end: Tensor  # (C,) position of the last token, the end-of-text token where there is one
-
-
-def build_prompts(
-    tokenizer: Any, labels: Sequence[str], template: str, context_length: int, n_context: int | None = None
-) -> Prompts:
-    """Lay out every label behind the template's words, or behind ``n_context`` placeholder words.
-
-    Args:
-        tokenizer: the backbone's open_clip tokenizer.
-        labels: the labels as they read in a prompt.
-        template: text with one {}; the words in front of it are the context.
-        context_length: how many tokens the text tower takes.
-        n_context: number of learned context vectors that replace the template's words.
-    """
-    before, after = split_template(template)
-    if n_context is not None:
-        before = " ".join(["X"] * n_context)
-    n_before = len(token_ids(tokenizer, before)) if before else 0
-    texts = tuple(f"{before} {label}{after}".strip() for label in labels)
-    bare = [token_ids(tokenizer, text) for text in texts]
-    tokens = tokenizer(list(texts), context_length=context_length)
-    first = next((ids[0] for ids in bare if ids), None)
-    start = 0 if first is not None and int(tokens[0, 0]) == first else 1
-    room = context_length - start - 1
-    for label, ids in zip(labels, bare, strict=True):
-        if len(ids) > room:
-            raise LabelError(
-                f"label {label[:60]!r} is too long: its prompt takes {len(ids)} tokens "
-                f"and this model reads {room}. Shorten the label."
-            )
-    end = tokens.new_tensor([start + len(ids) for ids in bare]).clamp(max=context_length - 1)
-    return Prompts(texts, tokens, start, n_before, end)
 
 
 class TextTower:

@@ -1,21 +1,26 @@
-"""A model by its name, folder or file, ready on a device."""
+"""A model by its name, folder or file, ready on a device, and the engine that runs it."""
 
 from __future__ import annotations
 
 import logging
+import sys
+from ctypes import CDLL
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from mltta.errors import ConfigError
-from mltta.model import weights as weights_
-from mltta.model.acceleration import choose
+from mltta.errors import ConfigError, needs_torch
 from mltta.model.backbone import Backbone
-from mltta.model.learned_prompts import AnyPrompts
-from mltta.model.maple import with_prompts
+from mltta.model.onnx_backbone import OnnxBackbone, is_exported
+from mltta.storage.folders import MINI
+
+if TYPE_CHECKING:
+    import torch
+
+    from mltta.model.learned_prompts import AnyPrompts
 
 log = logging.getLogger("mltta")
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+ENGINES = ("auto", "onnx", "torch")
 
 
 def load_backbone(
@@ -30,6 +35,8 @@ def load_backbone(
     random_weights: bool = False,
     prompts: AnyPrompts | str | Path | None = None,
     accelerate: bool | str | None = None,
+    engine: str = "auto",
+    any_method: bool = True,
 ) -> Backbone:
     """Load a frozen CLIP-style model by name, folder or file.
 
@@ -46,49 +53,44 @@ def load_backbone(
         random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
         prompts: CoOp's or MaPLe's learned prompts, or a file of them.
         accelerate: False does everything the plain way; names of tricks choose some (`mltta.accelerate.TRICKS`).
+        engine: "torch", "onnx" for ONNX Runtime on a CPU, or "auto": PyTorch for whatever needs it.
+        any_method: whether methods that need PyTorch will use the model; if not, "auto" takes ONNX Runtime on a CPU.
     """
-    loaded = weights_.load(
-        model,
-        weights,
-        quick_gelu=quick_gelu,
-        allow_torchscript=allow_torchscript,
-        allow_remote_code=allow_remote_code,
-        random_weights=random_weights,
-    )
-    chosen = pick_device(device)
-    backbone = Backbone(loaded, chosen, pick_dtype(image_dtype, chosen), choose(chosen, accelerate))
-    gpu = chosen.type == "cuda"
-    where = torch.cuda.get_device_name(chosen) if gpu else f"{torch.get_num_threads()} threads"
-    log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
-    log.debug("%d views at a time through the image tower", backbone.image_tower.chunk)
-    return backbone if prompts is None else with_prompts(backbone, prompts)
+    if engine not in ENGINES:
+        raise ConfigError(f"engine = {engine!r}: choose from {', '.join(ENGINES)}")
+    asked = {"weights": weights, "image_dtype": image_dtype, "quick_gelu": quick_gelu, "prompts": prompts}
+    asked |= {"accelerate": accelerate, "random_weights": random_weights}
+    if engine != "torch":
+        folder = MINI if model == "mini" else Path(model or "")
+        why = _only_torch(model, folder, str(device), asked)
+        if engine == "onnx" and why:
+            raise ConfigError(f"--engine onnx: {why}; use --engine torch")
+        here = find_spec("torch") is not None
+        if why and not here:
+            raise needs_torch(f"{model or weights}: {why}. This")
+        if not why and (engine == "onnx" or not here or not (any_method or (device == "auto" and has_gpu()))):
+            log.debug("%s on ONNX Runtime", model)
+            return OnnxBackbone(folder, "mini" if model == "mini" else folder.name)
+    from mltta.model.torch_backbone import open_torch
+
+    opened = {"allow_torchscript": allow_torchscript, "allow_remote_code": allow_remote_code}
+    return open_torch(model, device=device, **asked, **opened)
 
 
-def pick_device(device: str | torch.device) -> torch.device:
-    """Resolve "auto", an NVIDIA GPU where there is one, and say plainly when a device is not there.
+def _only_torch(model: str | None, folder: Path, device: str, asked: dict[str, Any]) -> str:
+    """Why ONNX Runtime cannot run this, or nothing."""
+    if model is None or not is_exported(folder):
+        return "only mini, and folders written by `mltta models export`, run without PyTorch"
+    if device not in ("auto", "cpu"):
+        return f"device {device} needs PyTorch"
+    named = [name for name, value in asked.items() if value not in (None, False, "float32")]
+    return f"{named[0]} needs PyTorch" if named else ""
 
-    Apple's "mps" is taken when it is asked for; it has not been tried.
-    """
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+def has_gpu() -> bool:
+    """Whether there is an NVIDIA driver; PyTorch takes seconds to ask."""
+    names = {"linux": "libcuda.so.1", "win32": "nvcuda.dll"}
     try:
-        chosen = torch.device(device)
-        if chosen.type not in ("cpu", "cuda", "mps"):
-            raise RuntimeError("another kind")
-        torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
-        there = ", ".join(["cpu", *gpus, *["mps"] * torch.backends.mps.is_available()])
-        raise ConfigError(f"device {str(device)!r} is not available; here there is {there}") from error
-    return chosen
-
-
-def pick_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torch.dtype:
-    """The precision of an image tower: as told, else bfloat16 on an NVIDIA GPU and float32 elsewhere."""
-    if dtype is None:
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    if isinstance(dtype, torch.dtype):
-        return dtype
-    if dtype not in DTYPES:
-        raise ConfigError(f"images in {dtype!r}: choose from {', '.join(DTYPES)}")
-    return DTYPES[dtype]
+        return sys.platform in names and CDLL(names[sys.platform]).cuInit(0) == 0
+    except (OSError, AttributeError):
+        return False

@@ -28,7 +28,6 @@ from open_clip.transformer import VisionTransformer
 from timm.models.vision_transformer import VisionTransformer as TimmViT
 from torch import Tensor, nn
 
-from mltta.images.specs import LocalSpec
 from mltta.model.vit import is_plain, patch_tokens, plain_blocks, positions
 
 #: features (N, h, w, D), not of unit length, of images (N, 3, S, S) of any size
@@ -136,50 +135,3 @@ def _normed_as(norm: nn.LayerNorm, pooled: Tensor, cells: Tensor) -> Tensor:
     var, mean = torch.var_mean(pooled.float(), dim=-1, correction=0, keepdim=True)
     scaled = (cells.float() - mean[:, None]) * (var[:, None] + norm.eps).rsqrt()
     return (scaled * norm.weight + norm.bias).to(cells.dtype)
-
-
-def look_locally(
-    spec: LocalSpec, local: Local | None, encode: Callable[[Tensor], Tensor], side: int, pixels: Tensor
-) -> Tensor:
-    """The whole, its quarters and windows (N, 5 + L, D), not of unit length, of inputs (N, 3, S, S).
-
-    Args:
-        local: how to read the tower's map; where there is none, tiles stand for its locations.
-        encode: features of tiles, which are ``side`` pixels wide.
-    """
-    if local is not None:
-        cells = local(pixels)  # (N, h, w, D)
-        step = spec.size / cells.shape[1]
-        sides = max(1, round(spec.window / step)), max(1, round(spec.stride / step))
-        return torch.cat([parts(cells), windows(cells, *sides)], dim=1)
-    cut = tiles(pixels, side)  # (N, n, n, 3, side, side)
-    cells = F.normalize(encode(cut.flatten(0, 2)).float(), dim=-1).view(*cut.shape[:3], -1)
-    return torch.cat([parts(cells), cells.flatten(1, 2)], dim=1)
-
-
-def windows(cells: Tensor, size: int, step: int) -> Tensor:
-    """Means (N, L, D) of square windows of locations (N, h, w, D), row by row; a map below their size is one."""
-    _, h, w, _ = cells.shape
-    tall, wide = min(size, h), min(size, w)
-    pooled = F.avg_pool2d(cells.permute(0, 3, 1, 2).float(), (tall, wide), (min(step, tall), min(step, wide)))
-    return pooled.flatten(2).transpose(1, 2)
-
-
-def parts(cells: Tensor) -> Tensor:
-    """Means (N, 5, D) of all locations (N, h, w, D), and of the four quarters of the map."""
-    _, h, w, _ = cells.shape
-    whole = cells.float().mean(dim=(1, 2))[:, None]
-    if min(h, w) == 1:
-        return whole.expand(-1, 5, -1)
-    half = (h + 1) // 2, (w + 1) // 2
-    quarters = F.avg_pool2d(cells.permute(0, 3, 1, 2).float(), half, (h - half[0], w - half[1]))
-    return torch.cat([whole, quarters.flatten(2).transpose(1, 2)], dim=1)
-
-
-def tiles(pixels: Tensor, side: int) -> Tensor:
-    """Overlapping squares (N, n, n, 3, side, side) of images (N, 3, S, S), as few as cover them, evenly spread."""
-    size = pixels.shape[-1]
-    n = -(-size // side)
-    starts = [round(i * (size - side) / max(1, n - 1)) for i in range(n)]
-    rows = [torch.stack([pixels[:, :, y : y + side, x : x + side] for x in starts], dim=1) for y in starts]
-    return torch.stack(rows, dim=1)

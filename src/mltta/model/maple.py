@@ -17,20 +17,20 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, LocalSpec
 from mltta.labels import LabelSet
-from mltta.model.backbone import Backbone
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
-from mltta.model.label_encoder import Prompts, TextTower, build_prompts
+from mltta.model.label_encoder import TextTower
 from mltta.model.learned_prompts import AnyPrompts, CoOp, MaPLe, load_prompts
 from mltta.model.passes import ImageTower
-from mltta.model.prompts import split_template
+from mltta.model.prompts import Prompts, build_prompts, split_template
+from mltta.model.torch_backbone import TorchBackbone
 from mltta.model.vit import class_feature, is_plain, patch_tokens
 
 # Views whose activations are kept at once for a backward pass through the image tower.
 KEPT_VIEWS = 64
 
 
-class MaPLeBackbone(Backbone):
+class MaPLeBackbone(TorchBackbone):
     """A backbone under MaPLe's prompts, in everything it encodes: images, labels and plain sentences.
 
     Text: the context takes the place of the template's first words ("a photo"), the words behind them stay ("of a");
@@ -42,7 +42,7 @@ class MaPLeBackbone(Backbone):
     prompts: MaPLe
     reads_context = True
 
-    def __init__(self, base: Backbone, prompts: MaPLe):
+    def __init__(self, base: TorchBackbone, prompts: MaPLe):
         self.__dict__.update(base.__dict__)  # the weights are shared
         for own in ("text_fingerprint", "image_fingerprint", "local"):
             self.__dict__.pop(own, None)
@@ -62,7 +62,7 @@ class MaPLeBackbone(Backbone):
         self.image_tower = self._image_tower()
         self._local_towers, self._vocabularies = {}, {}
 
-    def _check(self, base: Backbone) -> None:
+    def _check(self, base: TorchBackbone) -> None:
         visual, source = self.model.visual, self.prompts.source
         if not is_plain(visual):
             raise ConfigError(
@@ -123,7 +123,7 @@ class MaPLeBackbone(Backbone):
         return PromptedViews(self, encoded, specs)
 
 
-def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbone:
+def with_prompts(backbone: TorchBackbone, prompts: AnyPrompts | str | Path) -> TorchBackbone:
     """A backbone that reads learned prompts; CoOp's change nothing but where the labels' context starts."""
     learned = prompts if isinstance(prompts, (CoOp, MaPLe)) else load_prompts(prompts)
     if (own := backbone.prompts) is not None:

@@ -19,13 +19,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
+from mltta.model.cpu_passes import CPU_CHUNK
 
 P = TypeVar("P")
 T = TypeVar("T")
 _here = threading.local()
-# Views a pass: on the CPU few enough for its caches (64 at once take five times as long), on a GPU enough to fill it,
-# if each may take so much of the memory that is free.
-CPU_CHUNK, GPU_CHUNK, VIEW_BYTES = 8, 2048, 16 * 2**20
+# Views a pass: on a GPU enough to fill it, if each may take so much of the memory that is free.
+GPU_CHUNK, VIEW_BYTES = 2048, 16 * 2**20
 
 
 def beside_others() -> bool:
@@ -110,7 +110,9 @@ class ImageTower:
     @torch.no_grad()  # each thread has to be told
     def one_pass(self, views: Tensor) -> Tensor:
         """Unit float32 features of views, all in one pass."""
-        found = self._run(views.to(self._device, self._dtype, memory_format=torch.channels_last))
+        found = self._run(
+            torch.as_tensor(views).to(self._device, self._dtype, memory_format=torch.channels_last)
+        )
         return F.normalize(found.float(), dim=-1)
 
     def _run(self, views: Tensor) -> Tensor:

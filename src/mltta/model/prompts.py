@@ -6,9 +6,13 @@ import json
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
+from mltta.arrays import Array, like
 from mltta.errors import ConfigError, LabelError
 from mltta.labels import LabelSet
 from mltta.storage.reading import LABELS, explain, read_text, shown
@@ -16,6 +20,7 @@ from mltta.storage.reading import LABELS, explain, read_text, shown
 DEFAULT_TEMPLATE = "a photo of a {}."
 #: sets of templates by name: open_clip's OPENAI_IMAGENET_TEMPLATES (80) and SIMPLE_IMAGENET_TEMPLATES (7)
 TEMPLATE_SETS = ("openai", "simple")
+PROMPTS = Path(__file__).parents[1] / "assets" / "prompts"
 
 #: one template, several, or the name of a set
 TemplateSource: TypeAlias = str | Sequence[str]
@@ -44,10 +49,7 @@ def list_templates(template: TemplateSource) -> tuple[str, ...]:
     'itap of a {}.'
     """
     if isinstance(template, str) and template in TEMPLATE_SETS:
-        import open_clip  # takes seconds
-
-        named = getattr(open_clip, f"{template.upper()}_IMAGENET_TEMPLATES")
-        return tuple(fill("{}") for fill in named)
+        return tuple((PROMPTS / f"{template}.txt").read_text(encoding="utf-8").splitlines())
     if not template:
         raise ConfigError(f"there is no prompt template; give one such as {DEFAULT_TEMPLATE!r}")
     several = isinstance(template, Sequence) and not isinstance(template, str)
@@ -67,6 +69,49 @@ def token_ids(tokenizer: Any, text: str) -> list[int]:
     if inner is None:
         raise ConfigError(f"prompts cannot be built with a {type(tokenizer).__name__}")
     return list(inner.encode(text, add_special_tokens=False))
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """C label prompts as token ids, with room for M context tokens in front of every label."""
+
+    texts: tuple[str, ...]
+    tokens: Array  # (C, context_length), the context's positions hold placeholder words
+    start: int  # position of the first context token: 1 behind a start token, else 0
+    length: int  # M
+    end: Array  # (C,) position of the last token, the end-of-text token where there is one
+
+
+def build_prompts(
+    tokenizer: Any, labels: Sequence[str], template: str, context_length: int, n_context: int | None = None
+) -> Prompts:
+    """Lay out every label behind the template's words, or behind ``n_context`` placeholder words.
+
+    Args:
+        tokenizer: the backbone's open_clip tokenizer.
+        labels: the labels as they read in a prompt.
+        template: text with one {}; the words in front of it are the context.
+        context_length: how many tokens the text tower takes.
+        n_context: number of learned context vectors that replace the template's words.
+    """
+    before, after = split_template(template)
+    if n_context is not None:
+        before = " ".join(["X"] * n_context)
+    n_before = len(token_ids(tokenizer, before)) if before else 0
+    texts = tuple(f"{before} {label}{after}".strip() for label in labels)
+    bare = [token_ids(tokenizer, text) for text in texts]
+    tokens = tokenizer(list(texts), context_length=context_length)
+    first = next((ids[0] for ids in bare if ids), None)
+    start = 0 if first is not None and int(tokens[0, 0]) == first else 1
+    room = context_length - start - 1
+    for label, ids in zip(labels, bare, strict=True):
+        if len(ids) > room:
+            raise LabelError(
+                f"label {label[:60]!r} is too long: its prompt takes {len(ids)} tokens "
+                f"and this model reads {room}. Shorten the label."
+            )
+    end = like(np.minimum([start + len(ids) for ids in bare], context_length - 1), tokens)
+    return Prompts(texts, tokens, start, n_before, end)
 
 
 class Descriptions(dict[str, tuple[str, ...]]):

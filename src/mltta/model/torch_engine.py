@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
-from mltta.model.passes import CPU_CHUNK, gradients_after_fork, side_by_side
+from mltta.model.cpu_passes import encode_alone
+from mltta.model.passes import gradients_after_fork, side_by_side
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
@@ -164,7 +165,7 @@ def encode(
         fill: on a GPU, pad to this many photos if they fit: its libraries spend seconds on every new batch size.
     """
     if backbone.device.type == "cpu":
-        return _side_by_side(backbone, photos)
+        return encode_alone(backbone, photos, side_by_side())
     found: list[Encodings] = [{} for _ in photos]
     groups: dict[tuple[AnySpec, ...], list[int]] = {}
     for i, photo in enumerate(photos):
@@ -223,37 +224,3 @@ def _pixels(backbone: Backbone, photos: Sequence[Prepared], spec: AnySpec, seed:
         clean = [photo.clean] if photo.clean is not None and crops else []
         rows.append(np.concatenate([*clean, *([photo.pixels[spec]] if spec in photo.pixels else [])]))
     return torch.from_numpy(np.stack(rows))
-
-
-def _side_by_side(backbone: Backbone, photos: Sequence[Prepared]) -> list[Encodings]:
-    """All passes of all photos at once, each run by one thread.
-
-    A pass of few views may round differently from one of many: the clean view always has its own pass, as it has for
-    methods that need no other, and the last pass of crops is padded.
-    """
-    passes: list[tuple[AnySpec, Tensor]] = []
-    for photo in photos:
-        if photo.clean is not None:
-            passes.append((ViewSpec(count=1), torch.from_numpy(photo.clean)))
-        passes += [(spec, part) for spec, views in photo.pixels.items() for part in _divided(spec, views)]
-    run = side_by_side().map(lambda one: backbone.tower_of(one[0]).one_pass(one[1]).half(), passes)
-    found: list[Encodings] = []
-    for photo in photos:
-        clean = [] if photo.clean is None else [next(run)]
-        own: Encodings = {}
-        for spec, views in photo.pixels.items():
-            parts = [next(run) for _ in _divided(spec, views)]
-            rest = parts[0][0] if isinstance(spec, LocalSpec) else torch.cat(parts)[: len(views)]
-            own[spec] = torch.cat([*clean, rest]) if spec.has_clean else rest
-        own |= {spec: clean[0] for spec in photo.missing if spec not in own}
-        found.append(own)
-    return found
-
-
-def _divided(spec: AnySpec, rendered: np.ndarray) -> tuple[Tensor, ...]:
-    """Views in passes of CPU_CHUNK, the last padded with copies; the input of local views is one pass."""
-    views = torch.from_numpy(rendered)
-    if isinstance(spec, LocalSpec):
-        return (views,)
-    filled = torch.cat([views, views[-1:].expand(-len(views) % CPU_CHUNK, -1, -1, -1)])
-    return torch.split(filled, CPU_CHUNK)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mltta.errors import ConfigError
+from mltta.model.cpu_passes import cores
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
@@ -65,13 +65,6 @@ class Execution:
         chosen = self.threads or min(8 if backbone.device.type == "cpu" else MOST_DECODERS, cores())
         log.debug("%d threads decode images", chosen)
         return chosen
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def in_order(
