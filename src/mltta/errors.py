@@ -35,10 +35,14 @@ class ConfigError(MlttaError):
     """A setting that makes no sense, or a method that lacks what it needs."""
 
 
+class NeedsTorch(ConfigError):
+    """What the light install lacks."""
+
+
+def needs_torch(what: str) -> NeedsTorch:
+    """The error of something that only runs on PyTorch, where that is not installed."""
+    return NeedsTorch(f"{what} needs PyTorch: pip install 'mltta[torch]'")
+
+
 class DatasetError(MlttaError):
     """A dataset that is not where or what it should be, and what to do about it."""
-
-
-def needs_torch(what: str) -> ConfigError:
-    """The error of what the light install lacks."""
-    return ConfigError(f"{what} needs PyTorch: pip install 'mltta[torch]'")

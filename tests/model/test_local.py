@@ -16,7 +16,8 @@ from mltta import encode_images, load_backbone
 from mltta.errors import ConfigError
 from mltta.images.specs import LocalSpec, ViewSpec
 from mltta.images.views import Preprocess, render_local
-from mltta.model.local import local_path, tiles, windows
+from mltta.model.local import local_path
+from mltta.model.windows import tiles, windows
 from tests.images.test_views import noise
 
 

@@ -14,12 +14,14 @@ from typing import Annotated, Any, TextIO
 import typer
 
 from mltta.cli import captions, eval, generate, kept, lists, reproduce, serve, tag
-from mltta.cli.options import WithRay, shell
+from mltta.cli.options import WithRay, alone, shell
 from mltta.errors import MlttaError
 
 #: what a disk, a folder or a system may say, and no fault of ours
 _DISKS = "ENOSPC EDQUOT EFBIG EROFS EACCES EPERM EIO EMFILE ENFILE ENAMETOOLONG ELOOP ENOTDIR EISDIR"
 DISKS = {getattr(errno, name) for name in _DISKS.split(" ") if hasattr(errno, name)}
+#: libraries that are not part of the light install, and the extras that have them
+EXTRAS = {"torch": "torch", "open_clip": "torch", "timm": "torch", "matplotlib": "plots", "huggingface_hub": "hub"}
 #: what is said below the traceback of what is no mistake of the user's
 FAULT = (
     "error: this is a fault of mltta. Please report it with the lines above and the command you gave, as an issue "
@@ -37,22 +39,25 @@ app = typer.Typer(
 GROUPS: dict[str, tuple[Any, ...]] = {
     "": (
         "",
-        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods, lists.models),
+        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods),
     ),
     "captions": (
         "Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
         *(generate.generate, captions.build, captions.info, captions.search, captions.merge, captions.push),
     ),
+    "models": ("", lists.export),
     "prompts": ("Look at a file of learned prompts (CoOp's, MaPLe's), or share it.", kept.push, kept.info),
     "cache": ("List or remove the view features that `mltta eval` caches on disk.", kept.list_, kept.clear),
     "keywords": ("Keywords that `mltta tag --keywords` has written into photos.", kept.undo),
 }
 for word, (about, *runs) in GROUPS.items():
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown") if word else app
+    group = typer.Typer(no_args_is_help=word != "models", rich_markup_mode="markdown") if word else app
+    if word == "models":  # alone it lists them
+        group.callback(invoke_without_command=True)(alone(lists.models))
     for run in runs:
         group.command(run.__name__.rstrip("_"), cls=WithRay)(shell(run))
     if word:
-        app.add_typer(group, name=word, help=about)
+        app.add_typer(group, name=word, **({"help": about} if about else {}))
 
 
 def show_version(asked: bool) -> None:
@@ -87,6 +92,8 @@ def main() -> None:
         code = end.code
     except MlttaError as error:
         code = say(f"error: {error}", 2)
+    except ModuleNotFoundError as error:
+        code = lacking(error)
     except KeyboardInterrupt:
         code = say("interrupted", 130)
     except BrokenPipeError:
@@ -100,6 +107,14 @@ def main() -> None:
         else:
             code = say(f"{traceback.format_exc().rstrip()}\n{FAULT}", 1)
     sys.exit(flushed(code))
+
+
+def lacking(error: ModuleNotFoundError) -> int:
+    """Say what to install where the light install lacks something."""
+    library = (error.name or "").partition(".")[0]
+    if library not in EXTRAS:
+        return say(f"{traceback.format_exc().rstrip()}\n{FAULT}", 1)
+    return say(f"error: this needs {library}: pip install 'mltta[{EXTRAS[library]}]'", 2)
 
 
 def say(line: str, code: int) -> int:

@@ -18,8 +18,7 @@ from mltta.cli.options import Options, argument, option
 from mltta.errors import CaptionError, ConfigError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
+    from mltta.arrays import Array
     from mltta.labels import LabelSet
     from mltta.model.backbone import Backbone
 
@@ -128,7 +127,7 @@ def build(options: BuildOptions) -> None:
     texts = list(dict.fromkeys(text for one in options.sources for text in read_texts(one, options.field)))
     with writing(*models):
         for folder, name in models.items():
-            base = CaptionBase.build(texts, groups.open_backbone(options, name))
+            base = CaptionBase.build(texts, groups.open_backbone(options, name, methods=()))
             base.save(folder, options.compact)
             said.append(about(base, folder))
     show(said, options.json, texts, wanted)
@@ -148,7 +147,7 @@ def search(options: SearchOptions) -> None:
     from mltta.captions.store import default_captions, open_captions
 
     wanted = groups.with_synonyms(options.labels, options)
-    backbone = groups.open_backbone(options)
+    backbone = groups.open_backbone(options, methods=())
     source = options.captions
     base = default_captions(backbone) if source is None else open_captions(source, backbone)
     near = base.nearest(query_feature(options.query, backbone), options.number)
@@ -193,7 +192,7 @@ def covered(options: CoverOptions) -> LabelSet | None:
     return None if options.labels is None else groups.with_synonyms(options.labels, options)
 
 
-def query_feature(query: str, backbone: Backbone) -> Tensor:
+def query_feature(query: str, backbone: Backbone) -> Array:
     """The unit feature (D) of an image, if the query is called like one, or else of a text."""
     from mltta.images.decode import load_image
     from mltta.images.find import SUFFIXES

@@ -99,7 +99,8 @@ def eval_(options: EvalOptions) -> None:
     from mltta.evaluation.evaluate import evaluate
     from mltta.tables.render import render
 
-    recipes, images, backbone = recipes_of(options), dataset_of(options), groups.open_backbone(options)
+    recipes, images = recipes_of(options), dataset_of(options)
+    backbone = groups.open_backbone(options, methods=[recipe.method for recipe in recipes])
     with spread_by(options) as spread, counted("evaluating", len(images)) as progress:
         how = groups.asked(options) | options.chosen("out", "fresh") | {"cache": not options.no_cache}
         done = evaluate(images, backbone, recipes, progress=progress, spread=spread, **how)

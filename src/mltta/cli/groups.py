@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mltta.cli.options import Options, argument, option
 
@@ -19,6 +20,9 @@ LABELS, METHOD, PERFORMANCE = "Labels and captions", "Method", "Performance"
 class DeviceOptions(Options, panel=PERFORMANCE):
     device: str = option("auto", "auto, cpu, cuda, cuda:1, mps …")
     dtype: str | None = option(None, "Image tower: float32, bfloat16 or float16 (default: by device).")
+    engine: Literal["auto", "onnx", "torch"] = option(
+        "auto", "onnx (no PyTorch), torch, or auto: the faster one that can run the method."
+    )
     accelerate: str | None = option(
         None, "Optimizations to enable (docs/speed.md). Results are unchanged.", metavar="all|none|NAMES"
     )
@@ -130,13 +134,21 @@ class RayOptions(SpreadOptions, panel="Cluster"):
     shard_size: int | None = option(None, "Photos per shard (default: 32, growing to 1,024).", min=1)
 
 
-def open_backbone(options: DeviceOptions, model: str | None = None) -> Backbone:
-    """The model that the options name, or one of several; the embedded one if they name none."""
+def open_backbone(
+    options: DeviceOptions, model: str | None = None, methods: Sequence[str] | None = None
+) -> Backbone:
+    """The model that the options name, or one of several; the embedded one if they name none.
+
+    Args:
+        methods: what will use it, by default any method.
+    """
+    from mltta.methods.registry import all_array_api
     from mltta.model.load import load_backbone
 
     group = WeightsOptions if isinstance(options, WeightsOptions) else DeviceOptions
     given = options.chosen(*(one.name for one in fields(group)))
     name = model or getattr(options, "model", None) or (None if given.get("weights") else "mini")
+    given["any_method"] = methods is None or not all_array_api(methods)
     return load_backbone(name, image_dtype=given.pop("dtype"), **given)
 
 

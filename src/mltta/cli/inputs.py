@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import typer
 from PIL.Image import Image
 
 from mltta.errors import ConfigError, ImageError, MlttaError
@@ -128,13 +129,21 @@ def stamp(source: Source) -> Stamp | None:
 
 
 @contextmanager
-def loading() -> Iterator[None]:
-    """Python's garbage collector rests: a million objects come that stay, and looking through them takes a second."""
+def loading(quiet: bool = False) -> Iterator[None]:
+    """Say so on a screen if loading takes a second.
+
+    Python's garbage collector rests: a million objects come that stay, and looking through them takes a second.
+    """
+    notice = threading.Timer(1.0, typer.echo, ["Loading model…"], {"err": True})
+    notice.daemon = True
+    if not quiet and sys.stderr.isatty():
+        notice.start()
     collects, first = gc.isenabled(), "torch" not in sys.modules
     gc.disable()
     try:
         yield
     finally:
+        notice.cancel()
         if first:
             gc.freeze()  # what was loaded is left alone from here on
             atexit.register(gc.unfreeze)  # or libraries tell at the end of what they think was lost

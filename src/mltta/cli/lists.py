@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import MISSING
+from pathlib import Path
 
 import typer
 
@@ -28,10 +30,23 @@ class MethodsOptions(Options):
 
 
 class ModelsOptions(Options):
-    """List models that can be named with --model."""
+    """List models that can be named with --model, or export one."""
 
     all: bool = option(False, "Every model and tag that open_clip knows.")
     filter: str = option("", "Only names that contain or match this.")
+
+
+class ExportOptions(Options):
+    """Write a model folder that runs on ONNX Runtime, without PyTorch, and on PyTorch.
+
+    `mltta models export my-model --model ViT-B/16`, then `mltta tag photo.jpg --model my-model`
+
+    The folder has the towers as ONNX graphs and their weights once, in safetensors. The image tower takes inputs of any
+    size if it is a convolutional network, and of its own size otherwise.
+    """
+
+    folder: Path = argument("DIR", "Folder to write.")
+    model: str = option(MISSING, "Model name or model folder, as in `mltta tag`.", "-m")
 
 
 def methods(options: MethodsOptions) -> None:
@@ -40,12 +55,13 @@ def methods(options: MethodsOptions) -> None:
 
     from mltta.methods import list_methods, method_class
     from mltta.methods.config import range_of
+    from mltta.methods.registry import summary
 
     console = Console(highlight=False)
     if options.name is None:
         table = Table("method", "what it does", caption="mltta methods NAME: its settings", box=None)
         for name in list_methods(options.filter):
-            table.add_row(name, method_class(name).summary)
+            table.add_row(name, summary(name))
         console.print(table)
         return
     cls = method_class(options.name)
@@ -71,3 +87,14 @@ def models(options: ModelsOptions) -> None:
 
     for name in list_models(options.filter, all=options.all):
         typer.echo(name)
+
+
+def export(options: ExportOptions) -> None:
+    from mltta.model.load import load_backbone
+    from mltta.model.onnx_export import export_model
+    from mltta.storage.folders import MINI
+
+    backbone = load_backbone(options.model, device="cpu", accelerate=False, engine="torch")
+    source = MINI if options.model == "mini" else Path(options.model)
+    export_model(backbone, options.folder, source if source.is_dir() else None)
+    typer.echo(f"wrote {options.folder}: --model {options.folder}", err=True)

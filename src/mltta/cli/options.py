@@ -115,6 +115,21 @@ def shell(run: Callable[[Any], None]) -> Callable[..., None]:
     return call
 
 
+def alone(run: Callable[[Any], None]) -> Callable[..., None]:
+    """The same for a group of commands that does something if none of them is named."""
+    call: Any = shell(run)
+
+    def callback(context: typer.Context, **given: Any) -> None:
+        if context.invoked_subcommand is None:
+            call(**given)
+
+    first = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    callback.__doc__, callback.__annotations__ = call.__doc__, {}
+    parameters = [first, *call.__signature__.parameters.values()]
+    callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return callback
+
+
 def _parameter(own: Any, hint: Any, owner: Any) -> inspect.Parameter:
     kind, more = _kind(hint), dict(own.metadata["typer"])
     default = inspect.Parameter.empty if own.default is MISSING else own.default

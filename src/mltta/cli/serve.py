@@ -61,8 +61,8 @@ def serve(options: ServeOptions) -> None:
 
     limits, token, host = Limits.of(list(options.limit)), read_token(options.token_file), options.host
     check_access(host, token)  # before a model is loaded
-    opened = {name: open_backbone(options, name) for name in options.model or ("mini",)}
     methods = options.method or sorted(offered_methods(), key=lambda name: name != "auto")
+    opened = {name: open_backbone(options, name, methods) for name in options.model or ("mini",)}
     sets = read_label_sets(options.label_set)
     listening = listen(host, options.port)
     try:

@@ -108,4 +108,6 @@ def open_tagger(options: TagOptions) -> Tagger:
     how = groups.asked(options) | options.chosen("preset", "threshold", "top_k", "allow_urls")
     how["where"] = options.where is not None
     labels = groups.with_synonyms(options.labels, options)
-    return Tagger(groups.open_backbone(options), labels, options.method, **how, **settings)
+    return Tagger(
+        groups.open_backbone(options, methods=[options.method]), labels, options.method, **how, **settings
+    )

@@ -51,7 +51,10 @@ def tag_here(
         typer.echo(sources.skipped, err=True)
     with open_sink(outputs, options.wide, options.overwrite) as sink:
         todo = (file for file in files if not (options.watch or sink.done(str(file), stamp(file))))
-        with loading(), Early(todo) as early:  # the libraries that take seconds to load are imported here
+        with (
+            loading(options.quiet),
+            Early(todo) as early,
+        ):  # the libraries that take seconds to load are imported here
             tagger = open_tagger(options)
         if options.watch and tagger.method.online:
             raise ConfigError(

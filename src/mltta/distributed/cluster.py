@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -126,9 +127,9 @@ class Actor:
     """What runs on the cluster: a worker, made once per actor, that is given jobs; both travel pickled."""
 
     def __init__(self, work: Callable[..., Callable[[Any], Any]], threads: int, *arguments: Any):
-        import torch
-
-        torch.set_num_threads(threads)
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # read by whichever engine is opened here
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(threads)
         self.work = work(*arguments)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[bytes]]:

@@ -18,7 +18,6 @@ from mltta.images.decode import load_image
 from mltta.metrics import interval_of
 from mltta.model.prompts import DEFAULT_TEMPLATE
 from mltta.tables.page import Plot, Section, html_page
-from mltta.tables.plots import bars_by_group, label_logits, per_class
 from mltta.tables.render import Cell, Row, Table
 
 #: below a table with such a method, whose name has the mark
@@ -170,6 +169,8 @@ def comparison_page(groups: Sequence[Sequence[Line]], title: str = "Methods side
 
 def comparison_section(found: Sequence[Line]) -> Section:
     """Table, AP of each label and gain by label count of methods on one dataset; the first is what gains are over."""
+    from mltta.tables.plots import per_class  # needs matplotlib, which the light install lacks
+
     run = found[0].run
     where = f"{run['dataset']}, {run['model']}"
     by_label = {x.title: np.mean([one.per_class for one in x.summaries], axis=0).tolist() for x in found}
@@ -182,6 +183,8 @@ def comparison_section(found: Sequence[Line]) -> Section:
 
 def gain_by_label_count(found: Sequence[Line]) -> str:
     """mAP beyond the first method, for images with few labels and with many."""
+    from mltta.tables.plots import bars_by_group
+
     run, first = found[0].run, found[0].summaries[0].by_count
 
     def gap(line: Line, name: str) -> float | None:
@@ -196,6 +199,8 @@ def gain_by_label_count(found: Sequence[Line]) -> str:
 
 def example_section(found: Sequence[Line], dataset: Dataset, count: int = 4) -> Section:
     """The images with the most labels, and what each method makes of them: logits, true labels coloured."""
+    from mltta.tables.plots import label_logits
+
     first = found[0].summaries[0]
     names = first.result.run["labels"]
     most = np.argsort(-(first.targets == 1).sum(axis=1), kind="stable")[:count]

@@ -75,6 +75,7 @@ class Auto(Method):
 
     Config = AutoConfig
     emits: Emits = "odds"
+    array_api = True
     requires = frozenset({"words"})
     default_template = "simple"
     constants: ClassVar[Constants] = Constants()

@@ -79,6 +79,8 @@ class Method(ABC):
     requires: frozenset[Required] = frozenset()
     #: the prompt template, or set of them, that it is used with unless told otherwise
     default_template: ClassVar[str] = DEFAULT_TEMPLATE
+    #: whether it is written against the array API, and so runs without PyTorch
+    array_api: ClassVar[bool] = False
     #: whether the method learns from the images before; then it is an OnlineMethod
     online: ClassVar[bool] = False
     #: whether it answers only when it has seen all images; then it is a TransductiveMethod

@@ -11,6 +11,8 @@ from mltta.model.encoded import Encoded
 class Clip(Method):
     """Cosine of the clean view with each label's prompt, or the mean of its prompts, at the model's own temperature."""
 
+    array_api = True
+
     def branches(self, encoded: Encoded) -> dict[str, Array]:
         clean = encoded.features(self.needs[0])  # (B, 1, D)
         return {"view": self.logits(clean, self.text.features)[:, 0]}

@@ -62,6 +62,8 @@ def create_method(
         options: fields of the method's config.
     """
     cls = method_class(name)
+    if not (cls.array_api or backbone.any_method):
+        raise ConfigError(f"{cls.name} does not run on ONNX Runtime: --engine torch")
     config = cls.Config.make(preset, **options)
     labels = LabelSet.of(labels)
     if template is None:

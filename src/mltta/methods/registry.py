@@ -7,7 +7,7 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
@@ -16,7 +16,7 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, TypeVar
 
-from mltta.errors import ConfigError
+from mltta.errors import ConfigError, needs_torch
 from mltta.model.names import matching
 
 if TYPE_CHECKING:
@@ -69,7 +69,12 @@ def register(name: str, summary: str) -> Callable[[M], M]:
 def method_class(name: str) -> type[Method]:
     """The class registered under a name, or by a user's own file: ``my_method.py``, ``my_method.py:name``."""
     if name in built_in():
-        classes = vars(import_module(built_in()[name])).values()
+        try:
+            classes = vars(import_module(built_in()[name])).values()
+        except ModuleNotFoundError as error:
+            if error.name in ("torch", "open_clip", "timm", "torchvision"):
+                raise needs_torch(f"the method {name}") from None
+            raise
         return next(cls for cls in classes if isinstance(cls, type) and vars(cls).get("name") == name)
     if name not in _REGISTRY and (said := _IN_FILE.fullmatch(name)):
         return _method_in_file(Path(said["path"]).expanduser(), said["name"])
@@ -94,6 +99,21 @@ def list_methods(filter: str = "") -> list[str]:
     """
     _load_installed()
     return matching(sorted({*built_in(), *_REGISTRY}), filter)
+
+
+def summary(name: str) -> str:
+    """What a method does, in a line; of a method of this package without importing it, and so without PyTorch."""
+    if name not in built_in():
+        return method_class(name).summary
+    source = (Path(__file__).parent / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
+    found = re.search(rf'@register\(\s*"{name}",\s*"([^"]*)"', source)
+    assert found is not None, name
+    return found[1]
+
+
+def all_array_api(names: Iterable[str]) -> bool:
+    """Whether all of these methods run without PyTorch."""
+    return all(method_class(name).array_api for name in names)
 
 
 def source_digest(method: type[Method]) -> str | None:

@@ -45,6 +45,8 @@ class Backbone:
     #: whether the image tower reads the context too; then its features change with the context
     reads_context = False
     name: str
+    #: whether every method runs on its engine, or only those that need no gradient
+    any_method = True
     #: whether its weights are trained ones
     trained = True
     device: Any

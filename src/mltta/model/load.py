@@ -60,17 +60,21 @@ def load_backbone(
         raise ConfigError(f"engine = {engine!r}: choose from {', '.join(ENGINES)}")
     asked = {"weights": weights, "image_dtype": image_dtype, "quick_gelu": quick_gelu, "prompts": prompts}
     asked |= {"accelerate": accelerate, "random_weights": random_weights}
+    here = find_spec("torch") is not None
     if engine != "torch":
         folder = MINI if model == "mini" else Path(model or "")
-        why = _only_torch(model, folder, str(device), asked)
-        if engine == "onnx" and why:
-            raise ConfigError(f"--engine onnx: {why}; use --engine torch")
-        here = find_spec("torch") is not None
-        if why and not here:
-            raise needs_torch(f"{model or weights}: {why}. This")
-        if not why and (engine == "onnx" or not here or not (any_method or (device == "auto" and has_gpu()))):
+        needed = _only_torch(model, folder, str(device), asked)
+        if engine == "onnx" and needed:
+            raise ConfigError(f"{needed} does not run on ONNX Runtime: --engine torch")
+        if needed and not here:
+            raise needs_torch(needed)
+        if not needed and (
+            engine == "onnx" or not here or not (any_method or (device == "auto" and has_gpu()))
+        ):
             log.debug("%s on ONNX Runtime", model)
             return OnnxBackbone(folder, "mini" if model == "mini" else folder.name)
+    if not here:
+        raise needs_torch("the engine torch")
     from mltta.model.torch_backbone import open_torch
 
     opened = {"allow_torchscript": allow_torchscript, "allow_remote_code": allow_remote_code}
@@ -78,13 +82,13 @@ def load_backbone(
 
 
 def _only_torch(model: str | None, folder: Path, device: str, asked: dict[str, Any]) -> str:
-    """Why ONNX Runtime cannot run this, or nothing."""
+    """What of this does not run on ONNX Runtime, or nothing."""
     if model is None or not is_exported(folder):
-        return "only mini, and folders written by `mltta models export`, run without PyTorch"
+        return f"the model {model or asked['weights']} (not mini, and not from `mltta models export`)"
     if device not in ("auto", "cpu"):
-        return f"device {device} needs PyTorch"
+        return f"the device {device}"
     named = [name for name, value in asked.items() if value not in (None, False, "float32")]
-    return f"{named[0]} needs PyTorch" if named else ""
+    return f"the option {named[0]}" if named else ""
 
 
 def has_gpu() -> bool:

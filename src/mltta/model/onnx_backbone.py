@@ -87,6 +87,7 @@ class OnnxTower:
 class OnnxBackbone(Backbone):
     """A frozen model whose towers are ONNX graphs; their weights are those of the folder's safetensors file."""
 
+    any_method = False
     arithmetic = "float32, ONNX Runtime"
     device = Cpu()
     acceleration = Plain()

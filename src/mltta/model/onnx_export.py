@@ -58,7 +58,9 @@ class _Text(nn.Module):
     def forward(self, tokens: Tensor, end: Tensor) -> Tensor:
         length = tokens.shape[1]
         x = self._tower.embed(tokens) + self._tower.positions[:length]
-        hidden = torch.ones_like(tokens[0]).cumsum(0)  # not the mask of the tower, whose slice would be of one length
+        hidden = torch.ones_like(tokens[0]).cumsum(
+            0
+        )  # not the mask of the tower, whose slice would be of one length
         mask = (hidden[None, :] > hidden[:, None]) * -1e9
         for block in self._tower.blocks:
             x = x + block.ls_1(_attend(block.attn, block.ln_1(x), mask))
@@ -78,7 +80,7 @@ def _attend(attn: nn.MultiheadAttention, x: Tensor, mask: Tensor) -> Tensor:
     return attn.out_proj((weight @ value).transpose(1, 2).flatten(2))
 
 
-def export(backbone: TorchBackbone, folder: Path, source: Path | None = None) -> None:
+def export_model(backbone: Any, folder: Path, source: Path | None = None) -> None:
     """Write a model folder that both engines load, and compare its features with the model's.
 
     Args:

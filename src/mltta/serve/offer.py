@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args, get_type_hints
 
-from mltta.errors import ConfigError, LabelError
+from mltta.errors import ConfigError, LabelError, NeedsTorch
 from mltta.labels import BUILT_IN, LabelSet
 from mltta.methods import Method, list_methods, method_class
 from mltta.model.backbone import Backbone
@@ -18,9 +19,13 @@ SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None,
 
 def offered_methods() -> list[str]:
     """The methods that need nothing but photos: no whole dataset, no second model, no images generated before."""
+    found = []
+    for name in list_methods():
+        with suppress(NeedsTorch):  # which is not installed
+            found.append(method_class(name))
     return [
         cls.name
-        for cls in map(method_class, list_methods())
+        for cls in found
         if not (cls.transductive or "teacher" in cls.requires or hasattr(cls.Config, "generated"))
     ]
 

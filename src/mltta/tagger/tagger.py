@@ -104,6 +104,7 @@ class Tagger:
         where: bool = False,
         explain: bool = False,
         allow_urls: bool = False,
+        engine: str = "auto",
         **options: Any,
     ):
         """Args:
@@ -125,6 +126,7 @@ class Tagger:
         where: also tell where in the photo the labels present were found, if the method can.
         explain: also tell which captions spoke for the labels present.
         allow_urls: fetch images that are given as http:// or https:// addresses.
+        engine: of a model given by name: onnx, torch, or auto, the faster one for the method.
         options: fields of the method's config.
         """
         chosen = method_class(method)
@@ -145,7 +147,7 @@ class Tagger:
         if model is None or isinstance(model, str):
             from mltta.model.load import load_backbone
 
-            model = load_backbone(model)
+            model = load_backbone(model, engine=engine, any_method=not chosen.array_api)
         if not model.trained:
             raise WeightsError(f"{model.name} has random weights: its tags would mean nothing")
         question = Question(

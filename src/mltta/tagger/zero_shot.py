@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mltta.errors import ConfigError, ImageError
+from mltta.methods.registry import method_class
 from mltta.tagger.tagger import Tagger, Tags
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class ZeroShotPipeline:
         if model is None or isinstance(model, str):
             from mltta.model.load import load_backbone
 
-            model = load_backbone(model)
+            array_api, engine = method_class(method).array_api, options.pop("engine", "auto")
+            model = load_backbone(model, engine=engine, any_method=not array_api)
         self.backbone = model
         self._method, self._options = method, options
         self._taggers: dict[tuple[tuple[str, ...], str | None], Tagger] = {}
