@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from mltta.model.torch_backbone import TorchBackbone
 from mltta.model.learned_prompts import CoOp, MaPLe
+from mltta.model.torch_backbone import TorchBackbone
 from mltta.model.weights import Loaded
 
 LABELS = ["dog", "cat", "boat", "traffic light", "person", "red bus", "chair"]

@@ -21,7 +21,13 @@ from mltta.errors import MlttaError
 _DISKS = "ENOSPC EDQUOT EFBIG EROFS EACCES EPERM EIO EMFILE ENFILE ENAMETOOLONG ELOOP ENOTDIR EISDIR"
 DISKS = {getattr(errno, name) for name in _DISKS.split(" ") if hasattr(errno, name)}
 #: libraries that are not part of the light install, and the extras that have them
-EXTRAS = {"torch": "torch", "open_clip": "torch", "timm": "torch", "matplotlib": "plots", "huggingface_hub": "hub"}
+EXTRAS = {
+    "torch": "torch",
+    "open_clip": "torch",
+    "timm": "torch",
+    "matplotlib": "plots",
+    "huggingface_hub": "hub",
+}
 #: what is said below the traceback of what is no mistake of the user's
 FAULT = (
     "error: this is a fault of mltta. Please report it with the lines above and the command you gave, as an issue "

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from mltta.errors import ConfigError, MlttaError
-from mltta.model.cpu_passes import cores
+from mltta.session.execution import cores
 
 #: share of each CPU that a worker reserves, so that Ray's own tasks always find room
 SHARE = 0.9

@@ -58,12 +58,12 @@ def load_backbone(
     """
     if engine not in ENGINES:
         raise ConfigError(f"engine = {engine!r}: choose from {', '.join(ENGINES)}")
-    asked = {"weights": weights, "image_dtype": image_dtype, "quick_gelu": quick_gelu, "prompts": prompts}
+    asked = {"weights": weights, "image_dtype": image_dtype, "quick_gelu": quick_gelu}
     asked |= {"accelerate": accelerate, "random_weights": random_weights}
     here = find_spec("torch") is not None
     if engine != "torch":
         folder = MINI if model == "mini" else Path(model or "")
-        needed = _only_torch(model, folder, str(device), asked)
+        needed = _only_torch(model, folder, str(device), {**asked, "prompts": prompts})
         if engine == "onnx" and needed:
             raise ConfigError(f"{needed} does not run on ONNX Runtime: --engine torch")
         if needed and not here:
@@ -78,7 +78,12 @@ def load_backbone(
     from mltta.model.torch_backbone import open_torch
 
     opened = {"allow_torchscript": allow_torchscript, "allow_remote_code": allow_remote_code}
-    return open_torch(model, device=device, **asked, **opened)
+    backbone = open_torch(model, device=device, **asked, **opened)
+    if prompts is None:
+        return backbone
+    from mltta.model.maple import with_prompts
+
+    return with_prompts(backbone, prompts)
 
 
 def _only_torch(model: str | None, folder: Path, device: str, asked: dict[str, Any]) -> str:

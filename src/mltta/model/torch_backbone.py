@@ -23,7 +23,6 @@ from mltta.model.backbone import Backbone
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
 from mltta.model.label_encoder import LabelEncoder, TextTower
-from mltta.model.learned_prompts import AnyPrompts
 from mltta.model.local import Local, local_path
 from mltta.model.passes import ImageTower, each
 from mltta.model.torch_engine import TorchEngine
@@ -169,7 +168,6 @@ def open_torch(
     *,
     device: str | torch.device = "auto",
     image_dtype: torch.dtype | str | None = None,
-    prompts: AnyPrompts | str | Path | None = None,
     accelerate: bool | str | None = None,
     **how: Any,
 ) -> TorchBackbone:
@@ -180,11 +178,7 @@ def open_torch(
     where = torch.cuda.get_device_name(chosen) if gpu else f"{torch.get_num_threads()} threads"
     log.debug("%s on %s (%s), images in %s", backbone.name, chosen, where, backbone.arithmetic)
     log.debug("%d views at a time through the image tower", backbone.image_tower.chunk)
-    if prompts is None:
-        return backbone
-    from mltta.model.maple import with_prompts
-
-    return with_prompts(backbone, prompts)
+    return backbone
 
 
 def pick_device(device: str | torch.device) -> torch.device:

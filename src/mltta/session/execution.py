@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mltta.errors import ConfigError
-from mltta.model.cpu_passes import cores
+from mltta.model.cpu_passes import cores as cores
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
