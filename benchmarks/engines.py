@@ -1,0 +1,111 @@
+"""PyTorch and ONNX Runtime side by side: scores on datasets, and the time and memory of `mltta tag`.
+
+    python -m benchmarks.engines --voc VOCdevkit --coco coco [--first 500]
+    python -m benchmarks.engines --runs 10 --photos 200 [--pixels 500x375] [--against ../before/src]
+
+Runs alternate between the engines. "one photo" is a process that tags one photo, start-up included; "folder" is a
+process that tags so many photos into a CSV file. Each line has the median of the runs. --against adds another checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.folder import make_photos
+from mltta import Dataset, Result, evaluate, load_backbone, load_dataset
+from mltta.evaluation.summary import Summary
+
+ENGINES = ("torch", "onnx")
+SOURCE = Path(__file__).parents[1] / "src"
+
+
+def scores(dataset: Dataset, method: str, out: Path) -> list[Result]:
+    """A method's result on each engine."""
+    found = []
+    for engine in ENGINES:
+        backbone = load_backbone("mini", device="cpu", engine=engine)
+        found += evaluate(dataset, backbone, [method], out=out / engine, cache=False).results
+    return found
+
+
+def compare(dataset: Dataset, method: str) -> str:
+    """A line with the largest difference of scores, and both engines' mAP and F1."""
+    with tempfile.TemporaryDirectory() as out:
+        results = scores(dataset, method, Path(out))
+        apart = np.abs(results[0].shown() - results[1].shown()).max()
+        said = [f"{dataset.name} {method}, {len(dataset):,} images: largest difference {apart:.1e}"]
+        for engine, result in zip(ENGINES, results, strict=True):
+            one = Summary(result)
+            said.append(f"{engine} mAP {one.map:.2f}, F1 {one.sets.f1:.4f}")
+    return "; ".join(said)
+
+
+def timed(source: Path, engine: str | None, photos: Sequence[Path]) -> tuple[float, float, float]:
+    """Seconds, CPU seconds and peak MB of one `mltta tag`."""
+    with tempfile.TemporaryDirectory() as out:
+        more = ["-o", f"{out}/tags.csv"] if len(photos) > 1 else []
+        more += ["--engine", engine] if engine else []
+        names = [str(photos[0].parent if len(photos) > 1 else photos[0])]
+        line = [sys.executable, "-m", "mltta", "tag", *names, "-q", "--device", "cpu", *more]
+        start = time.perf_counter()
+        with open(os.devnull, "w") as nothing:
+            process = subprocess.Popen(line, stdout=nothing, env={**os.environ, "PYTHONPATH": str(source)})
+            _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = status
+        assert status == 0, line
+        return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def race(title: str, photos: Sequence[Path], runs: int, against: Path | None) -> None:
+    """Print a line per engine, of runs that alternate."""
+    kinds: list[tuple[str, Path, str | None]] = [(engine, SOURCE, engine) for engine in ENGINES]
+    if against is not None:
+        kinds.append(("before", against, None))
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name, *_ in kinds}
+    for _ in range(runs):
+        for name, source, engine in kinds:
+            found[name].append(timed(source, engine, photos))
+    for name, own in found.items():
+        wall, cpu, memory = (statistics.median(column) for column in zip(*own, strict=True))
+        each = f", {len(photos) / wall:.1f} photos/s" if len(photos) > 1 else ""
+        print(f"{title:<22} {name:<7} {wall:6.2f} s, {cpu:6.2f} CPU s, {memory:5.0f} MB{each}", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--voc", help="VOCdevkit")
+    parser.add_argument("--coco", help="folder with annotations and train2017")
+    parser.add_argument("--first", type=int, help="only so many images of each")
+    parser.add_argument("--runs", type=int, default=0, help="runs of one photo; a folder has a third")
+    parser.add_argument("--photos", type=int, default=0, help="photos of the folder")
+    parser.add_argument("--pixels", default="500x375")
+    parser.add_argument("--against", type=Path, help="the src of another checkout")
+    args = parser.parse_args(argv)
+    given = [("voc2012", args.voc, {}), ("coco2017", args.coco, {"split": "train2017"})]
+    for name, folder, how in given:
+        if folder:
+            images = load_dataset(name, folder, **how)
+            for method in ("auto", "clip"):
+                print(compare(images.select(slice(args.first)), method), flush=True)
+    width, height = map(int, args.pixels.split("x"))
+    with tempfile.TemporaryDirectory() as place:
+        photos = make_photos(Path(place), max(1, args.photos), (width, height)) if args.runs else []
+        if args.runs:
+            race("one photo", photos[:1], args.runs, args.against)
+        if args.photos and args.runs:
+            race(f"{args.photos} photos, {args.pixels}", photos, max(1, args.runs // 3), args.against)
+
+
+if __name__ == "__main__":
+    main()
