@@ -1,20 +1,27 @@
-# make demo | check | test | docs | release | fuzz | soak | gpu | format: each sets up what it needs in .venv first.
+# make demo | paper | check | test | docs | release | fuzz | soak | gpu | format: each sets up what it needs first,
+# demo in .venv-light (no PyTorch), the others in .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+LIGHT := .venv-light/bin
+READY_LIGHT := .venv-light/.ready
 READY_DEV := .venv/.ready-dev
 # what says most for its seconds: the rooms, the objectives, the released numbers, labels, metrics, doctests
 QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tests/test_decision.py tests/labels \
 	tests/metrics tests/images/test_geometry.py tests/images/test_views.py tests/methods/test_ml_tta.py \
 	tests/methods/test_tpt.py tests/methods/test_tda.py tests/methods/test_plugins.py
 
-.PHONY: demo check lint types quick test docs release fuzz soak gpu format clean
+.PHONY: demo paper check lint types quick test docs release fuzz soak gpu format clean
 
-demo: $(READY)
+demo: $(READY_LIGHT)
 	@rm -rf demo
-	$(BIN)/mltta tag examples/photos --labels examples/labels.txt --annotate demo --where demo/where
-	@echo "The same as pictures: demo/*.png; where each label was found: demo/where/*.png. By numbers: $(BIN)/python examples/worked_example.py"
-	@echo "In a browser: $(BIN)/python -m pip install -e '.[serve]' && $(BIN)/mltta serve, then open http://127.0.0.1:8000"
+	$(LIGHT)/mltta tag examples/photos --labels examples/labels.txt --annotate demo --where demo/where
+	@echo "The same as pictures: demo/*.png; where each label was found: demo/where/*.png. The paper, step by step: make paper"
+	@echo "In a browser: $(LIGHT)/python -m pip install -e '.[serve]' && $(LIGHT)/mltta serve, then open http://127.0.0.1:8000"
+
+# one photo through ML-TTA; needs PyTorch
+paper: $(READY)
+	$(BIN)/python examples/paper.py
 
 check: lint
 	$(MAKE) -j 2 types quick
@@ -33,6 +40,7 @@ quick: $(READY_DEV)
 # two workers with one thread each: more threads than cores wait for each other, and the suite takes twice as long
 test: lint types
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.light -n 2
 
 docs: $(READY_DEV)
 	$(BIN)/python -m docs.generate
@@ -56,17 +64,17 @@ format: $(READY_DEV)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-$(READY): pyproject.toml
+$(READY_LIGHT) $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 		{ echo "mltta needs Python 3.10 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e .
-	@touch $(READY)
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade pip
+	$(@D)/bin/python -m pip install --quiet -e "$(if $(findstring light,$@),.,.[torch])"
+	@touch $@
 
 $(READY_DEV): $(READY)
 	$(BIN)/python -m pip install --quiet -e ".[dev]"
 	@touch $(READY_DEV)
 
 clean:
-	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo
+	rm -rf .venv .venv-light build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis demo paper.png
