@@ -11,7 +11,8 @@ from benchmarks.text_tower import encode_text_with_context
 from mltta import LabelSet, load_backbone
 from mltta.errors import ConfigError, LabelError, WeightsError
 from mltta.model.backbone import Backbone
-from mltta.model.label_encoder import LabelEncoder, TextTower, build_prompts
+from mltta.model.label_encoder import LabelEncoder, TextTower
+from mltta.model.prompts import build_prompts
 from tests import golden_data as golden
 
 
