@@ -25,29 +25,23 @@ from benchmarks.folder import make_photos
 from mltta import Dataset, Result, evaluate, load_backbone, load_dataset
 from mltta.evaluation.summary import Summary
 
-ENGINES = ("torch", "onnx")
+ENGINES, METHODS = ("torch", "onnx"), ("auto", "clip")
 SOURCE = Path(__file__).parents[1] / "src"
 
 
-def scores(dataset: Dataset, method: str, out: Path) -> list[Result]:
-    """A method's result on each engine."""
-    found = []
-    for engine in ENGINES:
-        backbone = load_backbone("mini", device="cpu", engine=engine)
-        found += evaluate(dataset, backbone, [method], out=out / engine, cache=False).results
-    return found
-
-
-def compare(dataset: Dataset, method: str) -> str:
-    """A line with the largest difference of scores, and both engines' mAP and F1."""
+def compare(dataset: Dataset) -> None:
+    """Print a line per method: the largest difference of scores, and both engines' mAP and F1."""
+    results: list[list[Result]] = []
     with tempfile.TemporaryDirectory() as out:
-        results = scores(dataset, method, Path(out))
-        apart = np.abs(results[0].shown() - results[1].shown()).max()
-        said = [f"{dataset.name} {method}, {len(dataset):,} images: largest difference {apart:.1e}"]
-        for engine, result in zip(ENGINES, results, strict=True):
-            one = Summary(result)
-            said.append(f"{engine} mAP {one.map:.2f}, F1 {one.sets.f1:.4f}")
-    return "; ".join(said)
+        for engine in ENGINES:
+            backbone = load_backbone("mini", device="cpu", engine=engine)
+            results.append(evaluate(dataset, backbone, METHODS, out=Path(out) / engine, cache=False).results)
+        for method, *own in zip(METHODS, *results, strict=True):
+            apart = np.abs(own[0].shown() - own[1].shown()).max()
+            line = f"{dataset.name} {method}, {len(dataset):,} images: largest difference {apart:.1e}"
+            for engine, one in zip(ENGINES, map(Summary, own), strict=True):
+                line += f"; {engine} mAP {one.map:.2f}, F1 {one.sets.f1:.4f}"
+            print(line, flush=True)
 
 
 def timed(source: Path, engine: str | None, photos: Sequence[Path]) -> tuple[float, float, float]:
@@ -95,9 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = [("voc2012", args.voc, {}), ("coco2017", args.coco, {"split": "train2017"})]
     for name, folder, how in given:
         if folder:
-            images = load_dataset(name, folder, **how)
-            for method in ("auto", "clip"):
-                print(compare(images.select(slice(args.first)), method), flush=True)
+            compare(load_dataset(name, folder, **how).select(slice(args.first)))
     width, height = map(int, args.pixels.split("x"))
     with tempfile.TemporaryDirectory() as place:
         photos = make_photos(Path(place), max(1, args.photos), (width, height)) if args.runs else []

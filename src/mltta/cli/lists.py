@@ -91,10 +91,11 @@ def models(options: ModelsOptions) -> None:
 
 def export(options: ExportOptions) -> None:
     from mltta.model.load import load_backbone
-    from mltta.model.onnx_export import export_model
     from mltta.storage.folders import MINI
 
     backbone = load_backbone(options.model, device="cpu", accelerate=False, engine="torch")
+    from mltta.model.onnx_export import export_model  # imports PyTorch, whose absence is reported above
+
     source = MINI if options.model == "mini" else Path(options.model)
     export_model(backbone, options.folder, source if source.is_dir() else None)
     typer.echo(f"wrote {options.folder}: --model {options.folder}", err=True)
