@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union
 
@@ -125,10 +126,7 @@ class LabelSet:
             raise LabelError(f"No built-in label set {name!r}. {_HOW}")
         if text not in ("readable", "original"):
             raise LabelError(f"text={text!r} is neither 'readable' nor 'original'.")
-        entries = json.loads((ASSETS / "labels" / f"{key}.json").read_text(encoding="utf-8"))
-        if text == "original":
-            entries = [{**entry, "text": entry["name"]} for entry in entries]
-        return cls._of_entries(entries, key)
+        return _built_in(key, text)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
@@ -197,6 +195,14 @@ class LabelSet:
         return cls(names, texts, synonyms, source)
 
 
+@cache
+def _built_in(key: str, text: str) -> LabelSet:
+    entries = json.loads((ASSETS / "labels" / f"{key}.json").read_text(encoding="utf-8"))
+    if text == "original":
+        entries = [{**entry, "text": entry["name"]} for entry in entries]
+    return LabelSet._of_entries(entries, key)
+
+
 def _listed(content: str) -> list[str]:
     """The labels of a list as people write it down: without comments, blank lines, bullets and numbers.
 
@@ -211,6 +217,7 @@ def _readable(text: str) -> str:
     return " ".join(text.replace("_", " ").split())
 
 
+@lru_cache(maxsize=1 << 16)
 def label_key(label: str) -> str:
     """Return what makes two labels the same label."""
     return _readable(label).casefold()

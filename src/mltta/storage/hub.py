@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from mltta.errors import HubError
 from mltta.storage.reading import explain
@@ -84,6 +83,8 @@ def _asking(offline: str, failed: str, refused: str = "") -> Iterator[None]:
 @contextmanager
 def cache_only_if_cut_off() -> Iterator[bool]:
     """Without a way to the hub look into its cache alone: its client would retry for a minute first."""
+    from urllib.request import getproxies  # opens the network libraries, which few runs need
+
     from huggingface_hub import constants
 
     end = urlsplit(constants.ENDPOINT)

@@ -16,7 +16,6 @@ from mltta.captions.store import CaptionBase
 from mltta.decision import Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.find import find_images, is_url
-from mltta.images.remote import fetch
 from mltta.labels import LabelSet
 from mltta.methods.base import Method
 from mltta.methods.registry import method_class
@@ -239,4 +238,6 @@ def _fetch(allow_urls: bool, photo: Photo) -> Photo:
     if not allow_urls:
         said = "addresses are fetched only where that is allowed: Tagger(allow_urls=True), --allow-urls"
         raise ImageError(f"{photo.source}: {said}")
+    from mltta.images.remote import fetch
+
     return replace(photo, source=fetch(photo.source))
