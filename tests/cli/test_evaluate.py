@@ -174,7 +174,7 @@ def test_a_config_file_sets_what_the_command_line_then_overrides(photos, tmp_pat
         ),
         ("- clip", "give options by name and settings by method"),
         ("tpt: {views: [", "is not a YAML file that can be read"),
-        ("tpt: {wings: 2}", "no option 'wings' for this method"),
+        ("tpt: {wings: 2}", "unknown option 'wings'; this method has"),
         ("tpt: {views: many}", "views = 'many': give a whole number"),
         ("tpt: {1: 2}", "no option '1'"),
     ],
@@ -222,9 +222,9 @@ def test_when_no_image_can_be_read_they_are_named_and_nothing_else_is_said(photo
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--method", "magic"], "no method 'magic'"),
+        (["--method", "magic"], "unknown method 'magic'"),
         (["--method", "rlcf"], "rlcf needs a teacher"),
-        (["--preset", "mine"], "no preset 'mine'"),
+        (["--preset", "mine"], "unknown preset 'mine'"),
     ],
 )
 def test_wrong_usage_is_told_in_a_sentence_with_exit_code_2(photos, args, said):

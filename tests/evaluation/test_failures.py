@@ -89,7 +89,7 @@ def test_no_method_and_no_images_are_told_before_any_work(good, tmp_path):
         run(good, [], tmp_path)
     with pytest.raises(ConfigError, match="toy has no images"):
         run(good.select([]), ["clip"], tmp_path)
-    with pytest.raises(ConfigError, match="no option 'wings'"):
+    with pytest.raises(ConfigError, match="unknown option 'wings'"):
         run(good, ["clip", Recipe("tpt", {"wings": 2})], tmp_path)
     with pytest.raises(ConfigError, match="rlcf needs a teacher"):
         run(good, ["clip", "rlcf"], tmp_path, teacher=None)
@@ -145,4 +145,4 @@ def test_scores_that_are_not_numbers_are_a_failed_image_and_not_a_table_of_nothi
 
     monkeypatch.setattr(Clip, "branches", spoilt)
     (result,) = run(good, ["clip"], tmp_path).results
-    assert result.failed == {id: f"{id}: its scores are not numbers, so it has none" for id in good.ids}
+    assert result.failed == {id: f"{id}: its scores are not finite numbers" for id in good.ids}

@@ -174,7 +174,7 @@ def test_models_that_maple_cannot_prompt_are_refused_by_name():
         with_prompts(tiny(), maple(deeper=4))
     with pytest.raises(ConfigError, match="reads MaPLe prompts already"):
         with_prompts(with_prompts(tiny(), maple()), maple())
-    with pytest.raises(ConfigError, match="MaPLe's are there already"):
+    with pytest.raises(ConfigError, match="cannot be combined with MaPLe's prompts"):
         create_method("dart", with_prompts(tiny(), maple()), LABELS)
     with pytest.raises(ConfigError, match="ensemble of templates has no single context"):
         create_method("clip", with_prompts(tiny(), maple()), LABELS, template="simple")
