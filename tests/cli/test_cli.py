@@ -240,7 +240,7 @@ def test_a_missing_model_is_explained_offline(messy, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     done = mltta("tag", messy / "good1.jpg", "--labels", "voc", "--model", "ViT-B/16", check=2)
     assert "ViT-B/16" in done.stderr
-    assert "Ways out" in done.stderr
+    assert "Options: use the embedded model" in done.stderr
     assert "Traceback" not in done.stderr
 
 

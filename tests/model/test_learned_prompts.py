@@ -151,12 +151,12 @@ def test_files_that_hold_no_prompts_are_named_with_the_reason(tmp_path):
             load_prompts(tmp_path / name)
 
     refused(
-        "weights.pt", {"a": torch.zeros(2), "b": torch.zeros(2)}, r"weights\.pt holds no prompts.*called ctx"
+        "weights.pt", {"a": torch.zeros(2), "b": torch.zeros(2)}, r"weights\.pt contains no prompts.*named ctx"
     )
-    refused("list.pt", [torch.zeros(2)], r"list\.pt holds no prompts: neither tensors")
+    refused("list.pt", [torch.zeros(2)], r"list\.pt contains no prompts: neither tensors")
     refused("flat.pt", torch.zeros(64), r"flat\.pt: CoOp's context is \(tokens, width\).*not \(64,\)")
     refused("nan.pt", torch.full((4, 64), torch.nan), r"nan\.pt: some of its numbers are not finite")
-    with pytest.raises(WeightsError, match="no weights file"):
+    with pytest.raises(WeightsError, match="no such weights file"):
         load_prompts(tmp_path / "none.pt")
     (tmp_path / "torn.safetensors").write_bytes(b"torn")
     with pytest.raises(WeightsError, match=r"torn\.safetensors is not"):
@@ -166,7 +166,7 @@ def test_files_that_hold_no_prompts_are_named_with_the_reason(tmp_path):
 def test_prompts_of_another_model_are_refused_by_name(tmp_path):
     torch.save(torch.zeros(4, 512), tmp_path / "wide.pt")
     with pytest.raises(
-        ConfigError, match=r"wide\.pt was learned for another model.*512 wide.*tiny is 64 wide"
+        ConfigError, match=r"wide\.pt was learned for another model.*width 512.*tiny has width 64"
     ):
         with_prompts(tiny(), tmp_path / "wide.pt")
     ours = coop(torch.zeros(4, 64), model="tiny", text_tower=tiny().text_fingerprint)
@@ -201,4 +201,4 @@ def test_the_command_line_says_what_a_file_holds(tmp_path):
     assert (
         "3 tokens, 64 wide, one for each of 5 labels" in mltta("prompts", "info", tmp_path / "each.pt").stdout
     )
-    assert "no weights file" in mltta("prompts", "info", tmp_path / "none.pt", check=2).stderr
+    assert "no such weights file" in mltta("prompts", "info", tmp_path / "none.pt", check=2).stderr

@@ -165,18 +165,18 @@ def test_models_that_maple_cannot_prompt_are_refused_by_name():
     with pytest.raises(ConfigError, match=r"need a ViT image tower.*ModifiedResNet"):
         with_prompts(golden.backbone("rn"), maple(image_width=64, deeper=1))
     with pytest.raises(
-        ConfigError, match="image prompts are 96 wide, and the image tower of tiny is 128 wide"
+        ConfigError, match="image prompts have width 96, but the image tower of tiny has width 128"
     ):
         with_prompts(tiny(), maple(image_width=96))
-    with pytest.raises(ConfigError, match="vectors are 32 wide, and the text tower of tiny is 64 wide"):
+    with pytest.raises(ConfigError, match="vectors have width 32, but the text tower of tiny has width 64"):
         with_prompts(tiny(), maple(width=32))
-    with pytest.raises(ConfigError, match="prompts for 5 blocks, and tiny 4"):
+    with pytest.raises(ConfigError, match="prompts for 5 blocks, but tiny has 4"):
         with_prompts(tiny(), maple(deeper=4))
     with pytest.raises(ConfigError, match="reads MaPLe prompts already"):
         with_prompts(with_prompts(tiny(), maple()), maple())
     with pytest.raises(ConfigError, match="cannot be combined with MaPLe's prompts"):
         create_method("dart", with_prompts(tiny(), maple()), LABELS)
-    with pytest.raises(ConfigError, match="ensemble of templates has no single context"):
+    with pytest.raises(ConfigError, match="no single context"):
         create_method("clip", with_prompts(tiny(), maple()), LABELS, template="simple")
 
 

@@ -89,7 +89,7 @@ class Method(ABC):
     def __init__(self, problem: Problem, config: Any):
         if "context" in self.requires and not problem.text.tunable:
             raise ConfigError(
-                f"{self.name} tunes the words in front of a label, but this text tower or template has no such words. "
+                f"{self.name} tunes the words in front of a label, but this tower or template has no context. "
                 "Use --method clip, or a template such as 'a photo of a {}.'."
             )
         if self.needs_captions(config) and problem.captions is None:

@@ -44,7 +44,7 @@ class Zero(Method):
         votes = torch.where(rows[..., None], self.votes(cosines), 0.0).sum(dim=1)  # (B, C)
         votes = votes + self.tie_break(votes, cosines.argmax(dim=-1), doubt.masked_fill(rows, torch.inf))
         kept = torch.where(rows[..., None], cosines, 0.0).sum(dim=1) / rows.sum(dim=1, keepdim=True)
-        # cosines may be negative for the worst labels, but a label without votes must not be last because of that
+        # cosines may be negative; shifted to [0, 1] so that no label scores below zero votes
         return {"view": votes + c.cosine * (kept + 1) / 2}
 
     def votes(self, cosines: Tensor) -> Tensor:
