@@ -92,7 +92,7 @@ def test_damaged_files_are_refused(base, tmp_path, name, content):
 def test_a_half_written_base_never_loads(base, tmp_path):
     base.save(tmp_path)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(CaptionError, match="holds no config"):
+    with pytest.raises(CaptionError, match="config.json is missing"):
         CaptionBase.load(tmp_path)
 
 
@@ -163,7 +163,7 @@ def test_a_base_without_captions_is_refused(base, backbone, tmp_path):
     with pytest.raises(CaptionError, match="no captions"):
         CaptionBase.build([], backbone)
     (tmp_path / "empty.txt").touch()
-    with pytest.raises(CaptionError, match="holds no captions"):
+    with pytest.raises(CaptionError, match="contains no captions"):
         CaptionBase.from_file(tmp_path / "empty.txt", backbone)
     base.save(tmp_path / "base")
     config = json.loads((tmp_path / "base/config.json").read_text())

@@ -72,7 +72,7 @@ def test_what_is_neither_text_nor_image_is_not_searched_for(base, tmp_path):
 )
 def test_where_captions_are_needed_none_is_not_looked_for_as_a_file(args):
     said = mltta("captions", *args, check=2).stderr
-    assert "none means no captions, which are needed here: name a caption base" in said
+    assert "none disables captions, but they are required here: name a caption base" in said
 
 
 def test_several_models_get_a_folder_each_and_captions_finds_the_one_that_fits(source, tmp_path):
@@ -82,7 +82,7 @@ def test_several_models_get_a_folder_each_and_captions_finds_the_one_that_fits(s
     mltta("captions", "build", source, "-o", out, "-m", "mini", "-m", folder, "--device", "cpu")
     assert len(list(out.glob("*/config.json"))) == 2
     assert open_captions(out, mini).texts == TEXTS
-    with pytest.raises(CaptionError, match=r"holds captions for mini .* but none for"):
+    with pytest.raises(CaptionError, match=r"has captions for mini .* but none for"):
         open_captions(out, golden.backbone("vit"))
     CaptionBase.build(TEXTS[:2], golden.backbone("vit")).save(out / "vit")
     assert open_captions(out, golden.backbone("vit")).texts == TEXTS[:2]

@@ -282,7 +282,7 @@ def test_compare_prints_a_table_for_each_dataset(photos, tmp_path):
 def test_compare_of_what_is_no_result_is_told_in_a_sentence(photos):
     done = mltta("compare", photos, check=2)
     assert re.search(
-        r"^error: no result in .*photos: give a folder that `mltta eval` wrote$", done.stderr, re.M
+        r"^error: no result in .*photos: give a folder written by `mltta eval`$", done.stderr, re.M
     )
     (photos / "run.json").write_text("{}")
     done = mltta("compare", photos, check=2)

@@ -172,7 +172,7 @@ def test_models_that_maple_cannot_prompt_are_refused_by_name():
         with_prompts(tiny(), maple(width=32))
     with pytest.raises(ConfigError, match="prompts for 5 blocks, but tiny has 4"):
         with_prompts(tiny(), maple(deeper=4))
-    with pytest.raises(ConfigError, match="reads MaPLe prompts already"):
+    with pytest.raises(ConfigError, match="already uses MaPLe prompts"):
         with_prompts(with_prompts(tiny(), maple()), maple())
     with pytest.raises(ConfigError, match="cannot be combined with MaPLe's prompts"):
         create_method("dart", with_prompts(tiny(), maple()), LABELS)
@@ -186,7 +186,7 @@ def test_a_checkpoint_that_is_not_whole_says_what_is_missing(tmp_path):
         ("compound_prompts_text.0", r"compound_prompts_text\.0 should be \(2, 64\), found missing"),
         ("compound_prompt_projections.1.weight", r"\.1\.weight should be \(128, 64\), found missing"),
         ("proj.weight", r"prompt_learner\.proj\.weight is missing"),
-        ("ctx", "no tensor called ctx"),
+        ("ctx", "no tensor named ctx"),
     ):
         state = maple_state()
         del state[f"prompt_learner.{name}"]

@@ -110,7 +110,7 @@ def test_a_text_tower_without_a_context_to_tune_averages_too(tiny, monkeypatch):
 
 
 def test_wrong_templates_are_refused(tiny):
-    with pytest.raises(ConfigError, match=r"one \{\}.*got 'opnai'.*called openai and simple"):
+    with pytest.raises(ConfigError, match=r"one \{\}.*got 'opnai'.*sets of templates: openai and simple"):
         list_templates("opnai")
     with pytest.raises(ConfigError, match=r"one \{\}.*got 'no hole'"):
         list_templates(["a {}.", "no hole"])
@@ -146,11 +146,13 @@ def test_labels_without_descriptions_are_mentioned_once(tiny, caplog):
         found = load_descriptions({"dog": ["it barks."]}, LABELS)
         tiny.encode_labels(LABELS, descriptions=found)
     assert [record.getMessage() for record in caplog.records] == [
-        "descriptions: 2 of 3 labels have none (traffic_light, Sofa); for those the templates stand alone"
+        "descriptions: 2 of 3 labels have no descriptions (traffic_light, Sofa); they use templates only"
     ]
     caplog.clear()
     load_descriptions({"dog": ["it barks."]}, LabelSet.of(["dog", *(f"thing {i}" for i in range(9))]))
-    assert "9 of 10 labels have no descriptions (thing 0, thing 1, thing 2, thing 3, thing 4, …)" in caplog.text
+    assert (
+        "9 of 10 labels have no descriptions (thing 0, thing 1, thing 2, thing 3, thing 4, …)" in caplog.text
+    )
 
 
 def test_descriptions_checked_for_another_list_are_checked_again():
@@ -164,13 +166,13 @@ def test_descriptions_checked_for_another_list_are_checked_again():
     ("content", "said"),
     [
         ({"dgo": ["it barks."]}, r"No label 'dgo' among the 3 labels.*Did you mean 'dog'\?"),
-        ({"dog": []}, "label 'dog': the list of descriptions is empty; write a sentence or remove the label"),
+        ({"dog": []}, "label 'dog': the list of descriptions is empty; add a sentence or remove the label"),
         ({"dog": "it barks."}, "label 'dog': descriptions must be a list of sentences, not 'it barks.'"),
         ({"dog": {"a": 1}}, "label 'dog': descriptions must be a list"),
         ({"dog": ["it barks.", 3]}, "label 'dog': a description must be a sentence, not 3"),
         ({"dog": [" "]}, "label 'dog': a description must be a sentence, not ' '"),
-        ({"dog": ["a."], "Dog": ["b."]}, "the label 'dog' is described twice"),
-        ('{"dog": ["a."], "dog": ["b."]}', "the label 'dog' is described twice"),
+        ({"dog": ["a."], "Dog": ["b."]}, "label 'dog' is described twice"),
+        ('{"dog": ["a."], "dog": ["b."]}', "label 'dog' is described twice"),
         (["dog"], "give a mapping from labels to lists of sentences"),
         ("{", "not valid JSON"),
     ],

@@ -114,7 +114,7 @@ def test_a_lasting_failure_ends_with_the_endpoint_the_reason_and_all_answers_rec
     message = str(raised.value)
     assert f"{url}/chat/completions failed 3 times in a row" in message
     assert said in message
-    assert f"5 answers are safe in {out}; rerun the command to continue" in message
+    assert f"5 answers are saved in {out}; rerun the command to continue" in message
     assert len(read_texts(out)) == 5
     with endpoint() as server:
         done = generate_captions(VOC, engine(server.url), out, 20)

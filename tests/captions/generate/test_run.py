@@ -51,7 +51,7 @@ def test_a_run_stopped_and_taken_up_again_ends_in_the_same_bytes(stops, tmp_path
     asked = []
     for order, stop in enumerate(stops, start=1):
         engine = Fickle(stop, order)
-        with pytest.raises(EngineError, match="answers are safe in"):
+        with pytest.raises(EngineError, match="answers are saved in"):
             generate_captions(VOC, engine, parts, 60, seed=3)
         asked += engine.asked
         with parts.open("ab") as file:  # a kill in the middle of a line
@@ -98,7 +98,7 @@ def test_attempts_bound_what_is_asked(tmp_path) -> None:
     assert len(done.captions) == 6
     assert sorted(engine.asked) == list(range(200))
     assert len(done.entries) == 200
-    with pytest.raises(ConfigError, match="at least one attempt a caption"):
+    with pytest.raises(ConfigError, match="at least one attempt per caption"):
         generate_captions(PETS, engine, tmp_path / "d.jsonl", 50, attempts=49)
 
 
