@@ -92,7 +92,7 @@ def test_damaged_files_are_refused(base, tmp_path, name, content):
 def test_a_half_written_base_never_loads(base, tmp_path):
     base.save(tmp_path)
     (tmp_path / "config.json").unlink()
-    with pytest.raises(CaptionError, match="config.json is missing"):
+    with pytest.raises(CaptionError, match=r"config\.json is missing"):
         CaptionBase.load(tmp_path)
 
 

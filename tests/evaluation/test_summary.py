@@ -187,7 +187,7 @@ def test_a_dataset_without_a_single_label_has_a_strict_summary_too(photos, tmp_p
 
 def test_other_images_are_not_compared(results, photos, tmp_path):
     other = run(photos.select(slice(8)), ["tpt"], tmp_path).results[0]
-    with pytest.raises(MlttaError, match=r"has other images than .*: compare results of one dataset"):
+    with pytest.raises(MlttaError, match=r"has other images than .*: compare results of the same dataset"):
         comparison(lines([results["clip"], other], draws=5))
     (named_alike,) = run(replace(photos, name="other"), ["clip"], tmp_path / "alike").results
     with pytest.raises(MlttaError, match="has other images"):

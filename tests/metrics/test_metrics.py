@@ -118,7 +118,7 @@ def test_shapes_and_targets_that_do_not_fit_are_refused():
         average_precision([[1.0], [2.0]], [[1, 0]])
     with pytest.raises(ValueError, match="not empty"):
         average_precision(np.zeros((0, 3)), np.zeros((0, 3)))
-    with pytest.raises(ValueError, match=r"label 0 .* 1 (present), 0 (absent) or -1 (ignored)"):
+    with pytest.raises(ValueError, match=r"label 0 .* 1 .present., 0 .absent. or -1 .ignored."):
         average_precision([[1.0], [2.0]], [[2], [0]])
 
 

@@ -46,7 +46,9 @@ def with_own_tokenizer(folder: Path, marker: Path, kwargs: dict) -> Path:
 def test_a_model_folder_cannot_ask_for_its_own_python(tmp_path):
     marker = tmp_path / "marker"
     folder = with_own_tokenizer(tmp_path / "model", marker, {"trust_remote_code": True})
-    with pytest.raises(WeightsError, match=r"own Python code, which is not run by default.*--allow-remote-code"):
+    with pytest.raises(
+        WeightsError, match=r"own Python code, which is not run by default.*--allow-remote-code"
+    ):
         load_backbone(str(folder))
     assert not marker.exists()
 

@@ -58,9 +58,7 @@ class CudaLabelEncoder(PackedLabelEncoder):
         keep = self._jacobian_pays() if self.jacobian is None else self.jacobian
         if self._jacobian is None and self.context.ndim == 2 and keep:
             self._jacobian = label_jacobian(self)
-            log.debug(
-                "using a stored Jacobian for first-step gradients, %.1f GB", self._jacobian.nbytes / 1e9
-            )
+            log.debug("first-step gradients use a stored Jacobian, %.1f GB", self._jacobian.nbytes / 1e9)
         if self._jacobian is None:
             return pull_back(gradients)
         with self._products():

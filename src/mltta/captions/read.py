@@ -135,9 +135,7 @@ def _json(content: str, path: Path, field: str | None) -> Iterator[str]:
         raise CaptionError(f"{path}{line}: not valid JSON: {_said(error)}") from None
     rows = whole.get("annotations") if isinstance(whole, dict) else whole
     if not isinstance(rows, list):
-        raise CaptionError(
-            f'{path} contains neither a list nor COCO\'s {{"annotations": [{{"caption": …}}]}}'
-        )
+        raise CaptionError(f'{path} has neither a list nor COCO\'s {{"annotations": [{{"caption": …}}]}}')
     for number, row in enumerate(rows, start=1):
         yield _caption(row, field, f"{path}, entry {number}")
 

@@ -97,9 +97,7 @@ def _shards(pieces: Listing, folder: Folder, fixed: int | None) -> Iterator[Shar
             number += 1
         for piece in group:
             start = 0
-            while start < piece.count or (
-                start == 0 and piece.kind == "tar"
-            ):  # photos in a tar are not counted
+            while start < piece.count or (start == 0 and piece.kind == "tar"):  # a tar is not counted
                 count = min(shard_size(number, fixed), piece.count - start)
                 yield Shard(number, piece.kind, piece.base, piece.of, start, count)
                 number, start = number + 1, start + max(count, 1)

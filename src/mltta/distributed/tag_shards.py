@@ -150,9 +150,7 @@ def _share(ray: Any, tagger: Tagger | Callable[[], Tagger], fitted: Fitted) -> t
         asked = ray.remote(num_cpus=fitted.cpus, num_gpus=fitted.gpus or None)(lambda: _about(tagger()))
         return tagger, ray.get(asked.remote())
     if fitted.gpus or tagger.backbone.device.type != "cpu":
-        raise ConfigError(
-            "a tagger on a GPU cannot be sent to workers: pass a function that creates it there"
-        )
+        raise ConfigError("a tagger on a GPU cannot be sent to workers: pass a function that creates it")
     about = _about(tagger)
     own = sys.modules[type(tagger.method).__module__]
     if not own.__name__.startswith("mltta."):  # a user's file, possibly missing on the workers

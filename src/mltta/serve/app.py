@@ -115,9 +115,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             answer.cancel()
             left.cancel()
 
-    @app.post(
-        "/v1/export", responses=_CALL, openapi_extra=body(ExportCall), summary="Export results as a file"
-    )
+    @app.post("/v1/export", responses=_CALL, openapi_extra=body(ExportCall), summary="Export results")
     async def write(request: Request) -> Response:
         """Export entries of results as CSV, as JSON, or as XMP sidecars in a zip."""
         if media_type(request) != "application/json":

@@ -37,9 +37,7 @@ class Metrics:
 
     def __init__(self, engine: Engine) -> None:
         self._registry = here = CollectorRegistry()
-        self.calls = Counter(
-            "mltta_calls", "Requests by route and status.", ["route", "status"], registry=here
-        )
+        self.calls = Counter("mltta_calls", "Requests by route, status.", ["route", "status"], registry=here)
         self.images = Counter("mltta_images", "Images by outcome.", ["outcome"], registry=here)
         self.seconds = Histogram(
             "mltta_call_seconds", "Request duration.", ["route"], buckets=_SECONDS, registry=here

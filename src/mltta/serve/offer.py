@@ -72,9 +72,7 @@ class Limits:
         for one in given:
             name, _, value = one.partition("=")
             if name not in names or not value.isdecimal():
-                raise ConfigError(
-                    f"--limit {one}: must be NAME=NUMBER, where NAME is one of {', '.join(names)}"
-                )
+                raise ConfigError(f"--limit {one}: must be NAME=NUMBER; names: {', '.join(names)}")
             values[name] = int(value)
         return cls(**values)
 
@@ -152,9 +150,7 @@ class Offer:
         given = [label.strip() for label in labels if label.strip()]
         limits = self.limits
         if len(given) == 1 and given[0].lower().endswith((".txt", ".csv", ".json")):
-            raise LabelError(
-                f"{given[0][:80]!r} looks like a file, which requests cannot use; send the labels"
-            )
+            raise LabelError(f"{given[0][:80]!r} looks like a file; send the labels instead")
         for label in given:
             if len(label) > limits.label_length:
                 raise LabelError(

@@ -67,17 +67,13 @@ class Cooccurrence:
         """
         counts = np.asarray(counts, dtype=np.float64)
         if counts.shape != (len(labels), len(labels)):
-            raise ConfigError(
-                f"co-occurrence counts have shape {counts.shape}, but there are {len(labels)} labels"
-            )
+            raise ConfigError(f"co-occurrence counts have shape {counts.shape} for {len(labels)} labels")
         if not np.isfinite(counts).all() or (counts < 0).any() or not counts.any():
             raise ConfigError("co-occurrence counts must be at least 0, and not all 0 for these labels")
         self.labels, self.counts = labels, counts
         self.own = np.where(counts.diagonal() > 0, counts.diagonal(), counts.sum(axis=1))
         together = counts * (1 - np.eye(len(labels)))
-        self.given = (
-            together / np.where(self.own > 0, self.own, 1)[:, None]
-        )  # [c, l]: fraction of c's occurrences with l
+        self.given = together / np.where(self.own > 0, self.own, 1)[:, None]  # [c, l]: fraction of c's with l
         if unseen := [name for name, own in zip(labels.names, self.own, strict=True) if own == 0]:
             log.warning("never sampled, because their counts are 0: %s", ", ".join(unseen))
 
