@@ -205,9 +205,7 @@ def main() -> None:
     parser.add_argument("--no-cache", action="store_true")
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--ablation", action="store_true")
-    parser.add_argument(
-        "--set", nargs="*", default=[], metavar="NAME=NUMBER", help="override constants of the method"
-    )
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=NUMBER", help="constants of the method")
     parser.add_argument("--shown-from", type=float, default=SHOWN_FROM)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--diagram", type=Path, help="write a reliability diagram to this file")

@@ -228,14 +228,10 @@ def main() -> None:
     parser.add_argument("--labels", default="coco")
     parser.add_argument("--model", default="mini")
     parser.add_argument("--device", default="auto")
-    parser.add_argument(
-        "--eval", action="store_true", help="run `mltta eval`, which also works with random weights"
-    )
+    parser.add_argument("--eval", action="store_true", help="`mltta eval`, also with random weights")
     parser.add_argument("--no-profile", action="store_true")
     parser.add_argument("--memory", action="store_true", help="print the command's memory after each tenth")
-    parser.add_argument(
-        "--against", type=Path, help="src folder of another checkout; only the commands are timed"
-    )
+    parser.add_argument("--against", type=Path, help="src folder of another checkout; times commands only")
     args = parser.parse_args()
     wide = round((args.megapixels * 1e6 * 4 / 3) ** 0.5)
     pixels = (wide, round(wide * 3 / 4))

@@ -76,9 +76,7 @@ def main() -> None:
     backbone = load_backbone("mini", device=args.device)
     with tempfile.TemporaryDirectory() as folder:
         fast = [Summary(r) for r in evaluate(dataset, backbone, METHODS, out=folder, cache=False).results]
-        print(
-            f"{len(dataset)} images, mini, optimized path in {backbone.arithmetic} on {backbone.device.type}\n"
-        )
+        print(f"{len(dataset)} images, mini, optimized: {backbone.arithmetic} on {backbone.device.type}\n")
         print("| method | reference, float32 | optimized | difference |\n|---|---|---|---|")
         for name, summary in zip(METHODS, fast, strict=True):
             plain = mean_average_precision(twin[name].numpy(), dataset.targets)

@@ -114,9 +114,7 @@ def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, 
     if dataset.name.startswith("voc"):
         empty = votes_of(backbone, LabelSet.of(ABSENT), features, rule).amax(-1) >= rule.least
         spoken = votes.amax(-1) >= rule.least
-        print(
-            f"\nimages with at least one label shown: {float(spoken.float().mean()):.1%} with VOC's labels,"
-        )
+        print(f"\nimages with a label shown: {float(spoken.float().mean()):.1%} with VOC's labels,")
         print(f"{float(empty.float().mean()):.1%} with twelve absent labels")
 
 

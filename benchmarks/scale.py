@@ -267,7 +267,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--gpu-ms", type=float, default=0.52, help="GPU milliseconds per photo (0: no GPU)")
     parser.add_argument(
-        "--cpu-ms", type=float, default=10.0, help="core milliseconds per photo, to read and decode"
+        "--cpu-ms", type=float, default=10.0, help="core milliseconds per photo: read, decode"
     )
     parser.add_argument("--megabytes", type=float, default=0.1, help="megabytes per photo")
     parser.add_argument("--gpu-price", type=float, default=4.0, help="price of a GPU per hour")

@@ -288,14 +288,10 @@ def main() -> None:
     parser.add_argument("--auto", action="store_true", help="also time the method auto")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--single", action="store_true", help="also time a single image")
-    parser.add_argument(
-        "--files", type=int, default=0, help="also measure throughput from this many JPEG files"
-    )
+    parser.add_argument("--files", type=int, default=0, help="also measure with this many JPEG files")
     parser.add_argument("--workers", type=int, default=16)
     parser.add_argument("--growth", action="store_true", help="vary labels, captions and views instead")
-    parser.add_argument(
-        "--table-4", action="store_true", help="time the methods of the paper's Table 4 instead"
-    )
+    parser.add_argument("--table-4", action="store_true", help="time the paper's Table 4 instead")
     args = parser.parse_args()
     if args.table_4:
         for model in args.models:
@@ -340,9 +336,7 @@ def main() -> None:
             print("| " + " | ".join(row) + " |", flush=True)
         if args.files:
             rate = from_files(scene, args.files, args.workers)
-            print(
-                f"{model}: {rate:.0f} images per second from JPEG files, {args.workers} workers", flush=True
-            )
+            print(f"{model}: {rate:.0f} images per second from JPEGs, {args.workers} workers", flush=True)
 
 
 if __name__ == "__main__":

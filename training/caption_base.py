@@ -241,9 +241,7 @@ def main() -> None:
     )
     parser.add_argument("--human", type=Path, required=True, help="lines of photo, tab, caption; gzipped")
     parser.add_argument("--scenes", type=Path, required=True, help="lines of scene: label, label")
-    parser.add_argument(
-        "--extra", type=Path, required=True, help="captions that are always included, one per line"
-    )
+    parser.add_argument("--extra", type=Path, required=True, help="captions to include always, one per line")
     parser.add_argument("--keep", type=Path, required=True, help="texts whose coverage must be kept")
     parser.add_argument("--labels", default="everyday", help="label set to cover")
     parser.add_argument("--out", type=Path, required=True)

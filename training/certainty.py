@@ -50,9 +50,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--pieces", type=Path, required=True, help="pieces (or the unpacked pack) from prepare"
-    )
+    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or unpacked pack) from prepare")
     parser.add_argument("--images", type=int, default=160, help="number of images of each set")
     parser.add_argument("--sizes", type=int, nargs="+", default=(288,), help="input sizes")
     parser.add_argument("--sharper", type=float, nargs="+", default=(1.0, 1.5), help="factors to try")

@@ -174,15 +174,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--model", type=Path, required=True, help="folder with open_clip_config.json and weights"
     )
+    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or unpacked pack) from prepare")
     parser.add_argument(
-        "--pieces", type=Path, required=True, help="pieces (or the unpacked pack) from prepare"
-    )
-    parser.add_argument(
-        "--keep",
-        type=int,
-        nargs=2,
-        default=(400, 100),
-        help="numbers of held-out Flickr8k and ImageNet images",
+        "--keep", type=int, nargs=2, default=(400, 100), help="held-out Flickr8k and ImageNet images"
     )
     parser.add_argument("--trial", type=int, help="use only N images of each set, for a trial")
     parser.add_argument("--store", type=int, default=288, help="size of the images in memory")

@@ -39,9 +39,7 @@ class MatchPhase:
         sentences = material.sentences
         with torch.no_grad():
             self.scale = towers.model.logit_scale.exp()
-            self.classes = towers.encode(
-                sentences.classes[:, 0]
-            ).float()  # (1000, E), by their most common names
+            self.classes = towers.encode(sentences.classes[:, 0]).float()  # (1000, E), by common names
             simple = towers.encode(sentences.simple.ravel()).float().view(*sentences.simple.shape, -1)
             self.nouns = F.normalize(simple.mean(1), dim=-1)  # (C, E)
 

@@ -139,7 +139,7 @@ class Material:
     Args:
         folder: the pack.
         store: size at which images are stored.
-        keep: numbers of held-out Flickr8k and ImageNet images.
+        keep: held-out Flickr8k and ImageNet images.
         trial: use only this many images of each set, for a trial.
     """
 

@@ -136,9 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit", type=int, help="keep only N images of each set (for a trial)")
     parser.add_argument("--limit-texts", type=int, help="keep only N sentences of the corpus (for a trial)")
     parser.add_argument("--least", type=float, default=0.6, help="minimum accuracy of the classifiers")
-    parser.add_argument(
-        "--piece", type=float, default=pieces.PIECE / 2**20, help="maximum size of a piece in MiB"
-    )
+    parser.add_argument("--piece", type=float, default=pieces.PIECE / 2**20, help="maximum MiB of a piece")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     folder: Path = args.out / "pack"

@@ -65,9 +65,7 @@ class Recipe:
     softness: float = _setting(0.3, "fraction of the contrastive target for captions of similar meaning")
     soft_temperature: float = _setting(0.1, "temperature of that similarity")
     w_distil: float = _setting(1.5, "weight of distillation from the classifier on whole images")
-    verdict: float = _setting(
-        0.25, "fraction of confident windows in the classifier's output for the whole image"
-    )
+    verdict: float = _setting(0.25, "fraction of confident windows in the verdict on the whole image")
     w_match: float = _setting(1.0, "weight of distillation from the classifier on synthetic mixtures")
     w_keep: float = _setting(1.0, "weight of keeping the output for everyday words on them")
     w_text: float = _setting(2.0, "weight of distillation from MiniLM")

@@ -79,9 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         epilog="settings:\n" + describe(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--pieces", type=Path, required=True, help="pieces (or the unpacked pack) from prepare"
-    )
+    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or unpacked pack) from prepare")
     parser.add_argument("--out", type=Path, required=True, help="output folder; each run gets a subfolder")
     parser.add_argument(
         "--run",
@@ -94,11 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="minutes for all runs, including loading")
     parser.add_argument("--soup", action="store_true", help="also average the weights of all runs at the end")
     parser.add_argument(
-        "--keep",
-        type=int,
-        nargs=2,
-        default=(400, 100),
-        help="numbers of held-out Flickr8k and ImageNet images",
+        "--keep", type=int, nargs=2, default=(400, 100), help="held-out Flickr8k and ImageNet images"
     )
     parser.add_argument("--trial", type=int, help="use only N images of each set, for a trial")
     parser.add_argument("--store", type=int, default=288, help="size of the images in memory")

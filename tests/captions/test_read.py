@@ -70,8 +70,8 @@ def test_a_field_or_column_may_be_named(tmp_path: Path) -> None:
         ("a.txt", b"A dog.\n\xff\xfe\n", "a.txt, line 2: not valid UTF-8"),
         ("a.txt", b"\n \n", "all are blank"),
         ("a.jsonl", b"", "contains no captions"),
-        ("a.txt.gz", b"A dog.", "no whole .gz file"),
-        ("a.txt.gz", gzip.compress(b"A dog." * 99, mtime=0)[:-12], "no whole .gz file"),
+        ("a.txt.gz", b"A dog.", "not a complete .gz file"),
+        ("a.txt.gz", gzip.compress(b"A dog." * 99, mtime=0)[:-12], "not a complete .gz file"),
     ],
 )
 def test_errors_name_the_file_the_line_and_the_fields_there_are(tmp_path, name, content, reason) -> None:
@@ -81,7 +81,7 @@ def test_errors_name_the_file_the_line_and_the_fields_there_are(tmp_path, name, 
 
 
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CaptionError, match="no caption file"):
+    with pytest.raises(CaptionError, match="no such caption file"):
         read_texts(tmp_path / "none.txt")
     with pytest.raises(CaptionError, match="is a folder"):
         read_texts(tmp_path)
@@ -109,7 +109,7 @@ def test_a_hugging_face_dataset_by_split_and_column(tmp_path: Path) -> None:
     assert read_texts(f"hf:{tmp_path}:test") == WANT[:1]
     several.save_to_disk(str(tmp_path / "one"))
     assert read_texts(tmp_path / "one") == WANT
-    with pytest.raises(CaptionError, match="no column 'said'; there are text, many"):
+    with pytest.raises(CaptionError, match="no column 'said'; available: text, many"):
         read_texts(tmp_path / "one", "said")
     with pytest.raises(MlttaError, match="several splits; name one of train, test"):
         read_texts(f"hf:{tmp_path}")

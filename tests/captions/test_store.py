@@ -179,7 +179,7 @@ def test_a_base_without_captions_is_refused(base, backbone, tmp_path):
 
 
 def test_wrong_caption_files_are_named(backbone, tmp_path):
-    with pytest.raises(CaptionError, match="no caption file"):
+    with pytest.raises(CaptionError, match="no such caption file"):
         CaptionBase.from_file(tmp_path / "none.txt", backbone)
     (tmp_path / "image.txt").write_bytes(b"\x89PNG\xff\xfe")
     with pytest.raises(CaptionError, match="line 1: not UTF-8"):

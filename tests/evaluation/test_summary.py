@@ -204,7 +204,7 @@ def test_a_result_that_is_not_finished_is_not_compared_with_one_that_is(results,
         run(photos, ["tda"], tmp_path, batch_size=2, progress=stop)
     half = Result(next((tmp_path / "toy").iterdir()))
     assert not half.complete
-    with pytest.raises(MlttaError, match=r"has scores for other images than .*: finish both"):
+    with pytest.raises(MlttaError, match=r"has scores for other images than .*: complete both"):
         comparison(lines([results["clip"], half], draws=5))
     table = comparison(lines([half], draws=5))
     assert "Incomplete: the dataset has 12 images." in table.notes

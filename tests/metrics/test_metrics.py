@@ -229,7 +229,7 @@ def test_class_f1_is_the_f1_of_the_mean_precision_and_recall_and_mean_f1_the_mea
 
 
 def test_scores_in_place_of_booleans_are_refused():
-    with pytest.raises(ValueError, match="booleans"):
+    with pytest.raises(ValueError, match="boolean"):
         set_metrics([[0.2, 0.9]], [[0, 1]])
 
 

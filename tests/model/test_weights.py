@@ -155,7 +155,7 @@ def test_missing_files_unknown_models_and_unknown_tags_are_named(tmp_path):
         load_backbone("ViT-Z/3")
     with pytest.raises(WeightsError, match=r"no weights 'nope'.*openai"):
         load_backbone("ViT-B-32:nope")
-    with pytest.raises(WeightsError, match="no open_clip_config"):
+    with pytest.raises(WeightsError, match=r"open_clip_config\.json is missing"):
         load_backbone(str(tmp_path))
 
 

@@ -44,7 +44,7 @@ def read_run(file: Path) -> dict[str, Any]:
         why = "run.json is missing or unreadable"
         raise MlttaError(f"{file.parent} is not a result of `mltta eval`: {why}") from None
     if run is None:
-        raise MlttaError(f"{file} is damaged, from another version, or not a result of `mltta eval`. {AGAIN}")
+        raise MlttaError(f"{file} is not a result of `mltta eval`, outdated or damaged. {AGAIN}")
     with reading(file, MlttaError, AGAIN):
         branches, labels = run["shape"]
         if not all(isinstance(n, int) and 0 < n < 1 << 31 for n in (branches, labels, run["images"])):

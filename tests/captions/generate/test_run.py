@@ -144,14 +144,14 @@ def test_a_file_begun_otherwise_is_refused_and_left_alone(changed, said, tmp_pat
 def test_files_that_are_something_else_or_damaged_are_refused(tmp_path) -> None:
     other = tmp_path / "notes.jsonl"
     other.write_text("my notes\n")
-    with pytest.raises(CaptionError, match="not a file that"):
+    with pytest.raises(CaptionError, match="was not written by"):
         generate_captions(VOC, Fickle(), other, 3)
     assert other.read_text() == "my notes\n"
     out = tmp_path / "c.jsonl"
     generate_captions(VOC, Fickle(), out, 3)
     header, first, *rest = out.read_bytes().splitlines(keepends=True)
     out.write_bytes(b"".join([header, first[:9] + b"\n", *rest]))
-    with pytest.raises(CaptionError, match="line 2 is no answer"):
+    with pytest.raises(CaptionError, match="line 2: not a valid answer"):
         generate_captions(VOC, Fickle(), out, 3)
     with pytest.raises(CaptionError, match="cannot be written"):
         generate_captions(VOC, Fickle(), tmp_path, 3)
