@@ -38,12 +38,12 @@ METHODS = ("clip", "tpt", "ml-tta")
 SPEC = ViewSpec(count=64)
 
 
-def twin_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
+def reference_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
     """Scores (N, C) of the reference for each method."""
     torch.backends.cudnn.allow_tf32 = False
     backbone = load_backbone("mini", device=device, image_dtype=torch.float32)
     captions = label_captions(dataset.labels, backbone, default_captions(backbone))
-    twin = Plain(backbone, dataset.labels, captions, row_by_row=False)
+    reference = Plain(backbone, dataset.labels, captions, row_by_row=False)
     found: dict[str, list[Tensor]] = {name: [] for name in METHODS}
 
     def prepare(source: Any) -> Tensor:
@@ -57,7 +57,7 @@ def twin_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
             pixels = ahead.popleft().result().to(backbone.device)
             ahead.extend(pool.submit(prepare, source) for source in islice(waiting, 1))
             for name in METHODS:
-                found[name].append(twin.method(name)(pixels).detach().cpu())
+                found[name].append(reference.method(name)(pixels).detach().cpu())
             bar.advance(task)
     torch.backends.cudnn.allow_tf32 = True
     return {name: torch.stack(scores) for name, scores in found.items()}
@@ -72,14 +72,14 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
     dataset = load_dataset("voc2012", args.voc).select(slice(args.first))
-    twin = twin_scores(dataset, args.device)
+    reference = reference_scores(dataset, args.device)
     backbone = load_backbone("mini", device=args.device)
     with tempfile.TemporaryDirectory() as folder:
         fast = [Summary(r) for r in evaluate(dataset, backbone, METHODS, out=folder, cache=False).results]
         print(f"{len(dataset)} images, mini, optimized: {backbone.arithmetic} on {backbone.device.type}\n")
         print("| method | reference, float32 | optimized | difference |\n|---|---|---|---|")
         for name, summary in zip(METHODS, fast, strict=True):
-            plain = mean_average_precision(twin[name].numpy(), dataset.targets)
+            plain = mean_average_precision(reference[name].numpy(), dataset.targets)
             print(f"| {name} | {plain:.3f} | {summary.map:.3f} | {summary.map - plain:+.3f} |")
 
 

@@ -217,16 +217,18 @@ def plain(scene: Scene, images: int) -> float:
         random_weights=scene.backbone.name != "mini",
     )
     device = backbone.device
-    twin = Plain(backbone, scene.labels, scene.captions, autocast=device.type == "cuda")
+    reference = Plain(backbone, scene.labels, scene.captions, autocast=device.type == "cuda")
     if backbone.renderer is None:
         picture = scene.picture(scene.images[0])
         return clock(
             device,
-            lambda: twin.ml_tta(torch.from_numpy(render_views(picture, scene.spec, backbone.preprocess))),
+            lambda: reference.ml_tta(
+                torch.from_numpy(render_views(picture, scene.spec, backbone.preprocess))
+            ),
             images,
         )
     views = backbone.renderer.render([scene.images[0].decoded], scene.spec, 0, ["x"])[0]
-    return clock(device, lambda: twin.ml_tta(views), images)
+    return clock(device, lambda: reference.ml_tta(views), images)
 
 
 def adapting(scene: Scene) -> dict[str, float]:

@@ -121,6 +121,6 @@ class ImageTower:
 
 
 def _views_that_fit(device: torch.device, area: float) -> int:
-    """How many views a GPU processes at once: a power of two, from the free memory and the area of a view."""
+    """Number of views that a GPU processes at once: a power of two, from the free memory and the area of a view."""
     room = int(torch.cuda.mem_get_info(device)[0] // (VIEW_BYTES * area))
     return int(min(GPU_CHUNK // area, max(64 // area, 2 ** (max(1, room).bit_length() - 1), 1)))
