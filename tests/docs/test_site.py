@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-PAGES = ("index", "start", "gallery", "idea", "commands")
+PAGES = ("index", "tagging", "idea", "commands")
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 
 pytestmark = pytest.mark.soak
@@ -82,7 +82,7 @@ def test_search_finds_a_page_without_a_server(site, tab):
     result = tab.locator(".md-search-result__link").first
     result.wait_for(timeout=20_000)
     assert any(
-        "keywords.html" in link.get_attribute("href") for link in tab.locator(".md-search-result__link").all()
+        "tagging.html" in link.get_attribute("href") for link in tab.locator(".md-search-result__link").all()
     )
     assert tab.complaints == []
     assert tab.strangers == []
