@@ -48,7 +48,7 @@ REASONS = {
     "takes minutes",
     "installs packages",
     "sets up the repository",
-    "goes on until Ctrl-C",
+    "runs until Ctrl-C",
     "needs a language model",
     "needs FiftyOne's database",
     "starts a server",
