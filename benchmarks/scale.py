@@ -4,7 +4,7 @@
     python -m benchmarks.scale model --images 120             # stage costs, predicted and measured for 1, 2, 4 workers
     python -m benchmarks.scale stages --images 16 --pixels 4000x3000
     python -m benchmarks.scale rows --rows 1000000            # two workers, without encoder
-    python -m benchmarks.scale sizing --gpu-ms 0.52 --cpu-ms 5 --megabytes 0.1    # hours and cost
+    python -m benchmarks.scale sizing --gpu-ms 0.62 --cpu-ms 5 --megabytes 0.1    # hours and cost
 
 All but the last start Ray on this machine. Start-up is excluded: rates count from the end of each worker's first shard,
 and plain runs from the same number of photos. "rows" generates features from row numbers and scores them by one
@@ -265,7 +265,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--images", type=int, default=300)
     parser.add_argument("--pixels", metavar="WxH", default="500x375", help="size of the photos (for stages)")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--gpu-ms", type=float, default=0.52, help="GPU milliseconds per photo (0: no GPU)")
+    parser.add_argument("--gpu-ms", type=float, default=0.62, help="GPU milliseconds per photo (0: no GPU)")
     parser.add_argument(
         "--cpu-ms", type=float, default=10.0, help="core milliseconds per photo: read, decode"
     )
