@@ -182,7 +182,7 @@ def test_wrong_caption_files_are_named(backbone, tmp_path):
     with pytest.raises(CaptionError, match="no such caption file"):
         CaptionBase.from_file(tmp_path / "none.txt", backbone)
     (tmp_path / "image.txt").write_bytes(b"\x89PNG\xff\xfe")
-    with pytest.raises(CaptionError, match="line 1: not UTF-8"):
+    with pytest.raises(CaptionError, match="line 1: not valid UTF-8"):
         CaptionBase.from_file(tmp_path / "image.txt", backbone)
     (tmp_path / "blank.txt").write_text("\n \n")
     with pytest.raises(CaptionError, match="blank"):

@@ -280,7 +280,7 @@ def test_what_is_no_result_is_told_in_a_sentence(whole, tmp_path):
             find_results([folder])
     shutil.copytree(whole, tmp_path / "half")
     (tmp_path / "half" / "scores.f32").unlink()
-    with pytest.raises(MlttaError, match=r"is an incomplete result: its scores\.f32 is missing"):
+    with pytest.raises(MlttaError, match=r"is an incomplete result: scores\.f32 is missing"):
         find_results([tmp_path / "half"])
 
 
