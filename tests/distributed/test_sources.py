@@ -142,7 +142,7 @@ def test_rows_without_an_image_or_a_file_without_images_are_rows_with_errors(tmp
     parquet.write_table(pa.table({"number": [1, 2]}), file)
     found, _ = in_this_process([str(file)], str(tmp_path / "two"))
     assert [record["image"] for record in found] == [f"{file}#0", f"{file}#1"]
-    assert all("has no column of images" in record["error"] for record in found)
+    assert all("has no image column" in record["error"] for record in found)
 
 
 def test_a_saved_dataset_is_read_by_rows(tmp_path):
