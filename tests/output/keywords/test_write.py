@@ -149,7 +149,7 @@ def test_a_dry_run_writes_nothing(jpeg):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda content: b"GIF89a" + content, "it is no JPEG"),
+        (lambda content: b"GIF89a" + content, "it is not a JPEG"),
         (lambda content: content[:30], "damaged"),
         (lambda content: content[:2] + b"\xff\xe2\x00\x08MPF\0ab" + content[2:], "further pictures"),
         (lambda content: content[:2] + segment(0xED, b"Photoshop 3.0\0rubbish") + content[2:], "Photoshop"),
