@@ -43,14 +43,14 @@ def test_build_embeds_the_captions_and_reports_what_was_asked(source, tmp_path):
     made = CaptionBase.load(tmp_path / "base", backbone)
     assert made.texts == TEXTS
     torch.testing.assert_close(torch.from_numpy(made.embeddings), backbone.encode_texts(TEXTS))
-    assert "holds config.json already" in mltta(*args, check=2).stderr
+    assert "already contains config.json" in mltta(*args, check=2).stderr
 
 
 def test_build_writes_over_no_file_of_the_users(tmp_path):
     own = tmp_path / "texts.txt"
     own.write_text("\n".join(TEXTS))
     said = mltta("captions", "build", own, "--out", tmp_path, *TINY, check=2).stderr
-    assert "holds texts.txt already" in said
+    assert "already contains texts.txt" in said
     assert own.read_text().splitlines() == TEXTS
     assert "is a file: give a folder" in mltta("captions", "build", own, "--out", own, *TINY, check=2).stderr
 

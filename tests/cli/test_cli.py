@@ -200,7 +200,7 @@ def test_settings_of_a_method_are_set_and_checked(messy):
     few = mltta(*args, "--set", "views=4", "-s", "bind=false").stdout
     assert few != mltta(*args).stdout
     for bad, reason in (
-        ("views=many", "a whole number"),
+        ("views=many", "an integer"),
         ("colour=red", "select_ratio"),
         ("views=0", "at least 1"),
         ("objective=mse", "mean, marginal, bce"),

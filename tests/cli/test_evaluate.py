@@ -191,7 +191,7 @@ def test_a_config_file_that_makes_no_sense_is_told_in_a_sentence(photos, tmp_pat
 
 def test_only_the_first_images_are_measured(photos):
     done = evaluate(photos, *methods("clip"), "--first", 2)
-    assert "only the first 2 images are measured" in done.stderr
+    assert "evaluating only the first 2 images" in done.stderr
     assert runs(photos)["clip"]["images"] == 2
     evaluate(photos, *methods("clip"))
     assert len(find_results([photos.parent / "results"])) == 2, "the whole is another result"

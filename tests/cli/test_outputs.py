@@ -135,7 +135,7 @@ def test_two_outputs_each_grow_and_each_is_checked(tmp_path):
     with Output(formats) as sink:
         assert sink.done("a", None)
     two.write_text("notes\n")
-    with pytest.raises(MlttaError, match=r"t\.jsonl was changed since"):
+    with pytest.raises(MlttaError, match=r"t\.jsonl was changed after"):
         Output(formats).__enter__()
     with Output({one: "csv"}) as sink:
         assert sink.done("a", None)

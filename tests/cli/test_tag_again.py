@@ -188,7 +188,7 @@ def test_an_online_method_is_not_gone_on_with(photos, tmp_path):
     mltta("tag", photos, *online, "-o", tmp_path / "tags.csv")
     photo(9).save(photos / "b.png")
     refused = mltta("tag", photos, *online, "-o", tmp_path / "tags.csv", check=2).stderr
-    assert "tda learns from the photos before" in refused
+    assert "tda learns from earlier photos" in refused
     assert images(tmp_path / "tags.csv") == ["a.png", "c.png", "d.png"]
     assert "depend on image order" in mltta("tag", photos, *online, "--watch", check=2).stderr
 

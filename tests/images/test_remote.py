@@ -105,6 +105,6 @@ def test_a_tagger_fetches_addresses_where_that_is_allowed_and_only_there(web, tm
     assert (found.image, gone.image) == (f"{web}/photo", f"{web}/gone")
     assert "404" in gone.error
     asked.clear()
-    with pytest.raises(ImageError, match="only where that is allowed"):
+    with pytest.raises(ImageError, match="fetching URLs is not enabled"):
         Tagger(golden.backbone("vit"), LABELS, "clip")(f"{web}/photo")
     assert asked == []

@@ -140,7 +140,7 @@ def test_a_label_given_twice_is_taken_once_with_a_word(caplog) -> None:
     assert labels.names == ("dog", "traffic light")
     assert labels.synonyms == ((), ("signal", "stop light"))
     assert "'Traffic_ Light | stop light'" not in caplog.text
-    assert "1 given more than once ('Traffic_ Light') and taken once" in caplog.text
+    assert "removed 1 duplicate(s): 'Traffic_ Light'" in caplog.text
 
 
 def test_a_list_as_people_write_it_down_is_read(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ class AnswerOptions(QuestionOptions, MethodOptions, ModelOptions, panel=None):
 
 
 class HubOptions(Options):
-    name: str = argument("ORG/NAME", "Repository on the Hugging Face hub.")
+    name: str = argument("ORG/NAME", "Repository on the Hugging Face Hub.")
     private: bool = option(False, "Create a private repository.")
 
 

@@ -26,7 +26,7 @@ class OutputOptions(Options, panel="Output"):
 
 class FileOptions(Options, panel="Keywords and copies"):
     keywords: Literal["sidecar", "embed"] | None = option(
-        None, "Write labels as keywords to XMP sidecar files, or embed them in JPEGs."
+        None, "Write labels as keywords to sidecar files or into JPEGs."
     )
     copy_to: Path | None = option(None, "Copy photos into folders by label.", metavar="DIR/{label}")
     link_to: Path | None = option(None, "Link photos into folders by label.", metavar="DIR/{label}")
@@ -56,9 +56,7 @@ class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOpt
     output: tuple[Path, ...] = option(
         (), "Output files: .csv .json .jsonl .parquet .html .txt (default: the terminal).", "-o"
     )
-    top_k: int | None = option(
-        None, "Maximum number of labels per image (default: no limit).", min=1, metavar="N"
-    )
+    top_k: int | None = option(None, "Maximum number of labels per image.", min=1, metavar="N")
     threshold: float | None = option(
         None, "Minimum score (default: 0.3). With --top-k, both limits apply.", min=0, max=1, metavar="SCORE"
     )

@@ -22,7 +22,7 @@ class Screen:
 
     def __init__(self, format: str, path: Path | None = None, *, wide: bool = False):
         if format in ("parquet", "html", "fiftyone"):
-            raise ConfigError(f"{format} needs an output file: give one with -o")
+            raise ConfigError(f"{format} needs a file: give one with -o")
         if wide:
             refuse_wide([format])
         self.paths, self.format, self._wide = [] if path is None else [path], format, wide

@@ -215,9 +215,7 @@ def refuse_others(path: Path | str, before: Mapping[str, Any], now: Mapping[str,
     implied = {other for name, own in _IMPLIES.items() if before.get(name) != now.get(name) for other in own}
     some = ({name: held[name] for name in held if name not in implied} for held in (before, now))
     if said := "; ".join(_differences(*some)):
-        raise MlttaError(
-            f"{path} was created with other settings: {said}. Use the same settings, or {OTHERWISE}"
-        )
+        raise MlttaError(f"{path} was made with other settings: {said}. Use the same ones, or {OTHERWISE}")
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

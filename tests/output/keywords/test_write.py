@@ -205,7 +205,7 @@ def test_keywords_in_a_form_that_would_be_lost_are_refused_and_the_photo_is_left
     sidecar_of(jpeg).write_bytes(odd)
     before = jpeg.read_bytes()
     for write in (embed, write_sidecar):
-        with pytest.raises(MlttaError, match=r"a\.jpg.*left as it is"):
+        with pytest.raises(MlttaError, match=r"a\.jpg.*file was not changed"):
             write(jpeg, ["dog"])
     assert (jpeg.read_bytes(), sidecar_of(jpeg).read_bytes()) == (before, odd)
 

@@ -38,7 +38,7 @@ class Packet:
         found = self._root if self._root.tag == _RDF else self._root.find(_RDF)
         if found is None:
             raise MlttaError(
-                f"{where}: its XMP contains no RDF, so keywords cannot be added; repair or remove it"
+                f"{where}: its XMP contains no RDF, so it takes no keywords; repair or remove it"
             )
         self._rdf = found
 
