@@ -28,12 +28,12 @@ def folder(tmp_path: Path) -> Path:
 def test_what_a_folder_holds_and_cannot_be_read_is_said(folder):
     sources = Sources([folder])
     assert sources.find() == [folder / "a.png"]
-    assert sources.skipped == "1 file skipped (.cr2: a camera's raw file, export it as JPEG)"
+    assert sources.skipped == "1 file skipped (.cr2: camera raw, export it as JPEG)"
 
 
 def test_skipped_files_are_said_on_the_error_stream(folder):
     done = mltta("tag", folder, *CLIP)
-    assert "1 file skipped (.cr2: a camera's raw file" in done.stderr
+    assert "1 file skipped (.cr2: camera raw" in done.stderr
     assert "skipped" not in mltta("tag", folder, *CLIP, "--quiet").stderr
     (folder / "a.png").unlink()
     done = mltta("tag", folder, *CLIP, check=2)
