@@ -96,7 +96,7 @@ def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, 
     for other in share:
         rules[f"mltta tag, share {other}"] = Presence(share=other).present(evidence, votes)
     print(f"\n{dataset.name}, {method}: every second of {len(features)} images\n")
-    print("| rule | precision | recall | F1 | class F1 | labels an image |\n|---|---|---|---|---|---|")
+    print("| rule | precision | recall | F1 | class F1 | labels per image |\n|---|---|---|---|---|---|")
     for name, present in rules.items():
         m = set_metrics(present[judge], truth[judge])
         values = (m.precision, m.recall, m.f1, m.mean_f1, m.labels_per_image)

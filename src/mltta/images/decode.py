@@ -69,9 +69,7 @@ def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.I
     if isinstance(source, Image.Image):
         check_size(*source.size, "image")
         return _finish(source, "image", working)
-    torch = sys.modules.get(
-        "torch"
-    )  # if torch is not imported, this is not a tensor; importing takes seconds
+    torch = sys.modules.get("torch")  # not imported here, which takes seconds: a tensor implies it is
     if torch is not None and isinstance(source, torch.Tensor):
         image = _from_array(_tensor_to_array(source), "tensor")
     elif isinstance(source, np.ndarray):
