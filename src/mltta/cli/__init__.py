@@ -40,7 +40,7 @@ GROUPS: dict[str, tuple[Any, ...]] = {
         *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods, lists.models),
     ),
     "captions": (
-        "Generate, build, inspect, search, merge and share caption bases, which methods retrieve from.",
+        "Generate, build, inspect, search, merge and share caption bases.",
         *(generate.generate, captions.build, captions.info, captions.search, captions.merge, captions.push),
     ),
     "prompts": ("Inspect or share learned prompts (CoOp, MaPLe).", kept.push, kept.info),

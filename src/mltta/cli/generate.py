@@ -24,7 +24,7 @@ ENDPOINT = "Endpoint"
 class GenerateOptions(Options):
     """Generate captions for your labels with a language model, as the paper does.
 
-    Each request asks for a sentence of fewer than 15 words with up to five labels. Short ones with a label are kept.
+    Each request asks for a short sentence with up to five labels; short answers that mention a label are kept.
 
     **Examples**
 
@@ -38,7 +38,7 @@ class GenerateOptions(Options):
     The run ends once `--count` captions are kept, or after `--attempts` requests.
 
     Runs are resumable: rerun the command to continue, or with a larger `--count` to add captions. Use
-    the file  with `--captions voc.jsonl`.
+    the file with `--captions voc.jsonl`.
 
     **Exit code**: 0 enough captions, 1 too few after all attempts, 2 usage or engine error.
     """

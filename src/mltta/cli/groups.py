@@ -18,7 +18,7 @@ LABELS, METHOD, PERFORMANCE = "Labels and captions", "Method", "Performance"
 
 class DeviceOptions(Options, panel=PERFORMANCE):
     device: str = option("auto", "Device: auto, cpu, cuda, cuda:1, mps …")
-    dtype: str | None = option(None, "Precision of the image tower: float32, bfloat16 or float16.")
+    dtype: str | None = option(None, "Precision: float32, bfloat16 or float16 (default: by device).")
     accelerate: str | None = option(
         None, "Optimizations to enable (docs/speed.md). Results are unchanged.", metavar="all|none|NAMES"
     )
@@ -33,7 +33,7 @@ class WeightsOptions(DeviceOptions, panel="Model"):
     )
     quick_gelu: bool | None = option(None, "Whether a local weights file uses QuickGELU.")
     allow_torchscript: bool = option(False, "Allow OpenAI's original .pt archive (may execute code).")
-    allow_remote_code: bool = option(False, "Allow tokenizer code of the model (executes it).")
+    allow_remote_code: bool = option(False, "Allow Python code in the model's tokenizer (executes code).")
 
 
 class ModelOptions(WeightsOptions, panel=None):
@@ -109,7 +109,9 @@ class DatasetRunOptions(RunOptions):
     )
     first: int | None = option(None, "Use only this many images from the start of the dataset.", min=1)
     corrupt: str | None = option(
-        None, "fog, motion-blur, noise, low-contrast or jpeg; severity 1 to 3 (3).", metavar="KIND[:SEVERITY]"
+        None,
+        "fog, motion-blur, noise, low-contrast or jpeg; severity 1-3 (default: 3).",
+        metavar="KIND[:SEVERITY]",
     )
 
 

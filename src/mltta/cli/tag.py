@@ -58,11 +58,15 @@ class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOpt
     )
     top_k: int | None = option(None, "Maximum number of labels per image.", min=1, metavar="N")
     threshold: float | None = option(
-        None, "Minimum score (default: 0.3). With --top-k, both limits apply.", min=0, max=1, metavar="SCORE"
+        None,
+        "Minimum score (default: 0.3, or 0 with --top-k). Both limits apply.",
+        min=0,
+        max=1,
+        metavar="SCORE",
     )
     annotate: Path | None = option(None, "Also save images with label bars to DIR.", metavar="DIR")
     where: Path | None = option(None, "Also save label heat maps to DIR.", metavar="DIR")
-    allow_urls: bool = option(False, "Fetch images from http:// and https:// addresses.")
+    allow_urls: bool = option(False, "Fetch images from http:// and https:// URLs.")
     watch: bool = option(False, "Keep watching for new photos until Ctrl-C.")
     quiet: bool = option(False, "Hide progress and summary.", "-q")
     verbose: bool = option(False, "Also print the device, precision and batch size.", "-v")

@@ -165,9 +165,7 @@ def _jpeg(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Ima
         limit = f"which supports at most {_LONGEST_JPEG:,} per side; make the image smaller first"
         raise ImageError(f"{image.width}x{image.height} pixels are too many for JPEG, {limit}")
     file = io.BytesIO()
-    image.save(
-        file, "JPEG", quality=QUALITY[level], comment=b""
-    )  # otherwise the comment of the image is kept
+    image.save(file, "JPEG", quality=QUALITY[level], comment=b"")  # drops the comment of the image
     return Image.open(file).convert("RGB")
 
 
