@@ -25,7 +25,7 @@ from mltta.images.geometry import scale_of
 if TYPE_CHECKING:
     import torch
 
-# of EXIF's orientations, from 2 on
+# for EXIF orientations 2 to 8
 _TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
 _UPRIGHT = dict(enumerate((Image.Transpose[name] for name in _TURNS.split()), start=2))
 _STRIP_PIXELS = 1 << 20
