@@ -58,8 +58,8 @@ def test_objects_that_are_no_crowd_count_and_ids_are_sorted_by_number(tree, plac
 def test_unlabelled_images_stay_unless_dropped_and_notes_count(tree):
     kept = load_dataset("coco2017", tree)
     assert kept.summary() == (
-        "coco-val2017: 3 images (published: 5,000), 80 labels, 0.7 per image; 1 label–image pairs with crowds "
-        "only count as absent; 2 images with none of the labels count as negatives"
+        "coco-val2017: 3 images (published: 5,000), 80 labels, 0.7 per image; 1 label–image pairs with only "
+        "crowds count as absent; 2 images with none of the labels count as negatives"
     )
     dropped = load_dataset("coco2017", tree, unlabelled="drop")
     assert dropped.ids == ("9",)
@@ -83,7 +83,7 @@ def test_another_split_or_an_annotation_file_elsewhere_can_be_named(tree, tmp_pa
     elsewhere = write(tmp_path_factory.mktemp("labels"), instances(), "instances_train2017.json")
     data = load_dataset("coco2017", tree, annotations=elsewhere)
     assert (data.name, data.images[0].parent) == ("coco-train2017", tree / "train2017")
-    with pytest.raises(DatasetError, match=r"no annotation file .*missing\.json"):
+    with pytest.raises(DatasetError, match=r"no such annotation file: .*missing\.json"):
         load_dataset("coco2017", tree, annotations="missing.json")
 
 

@@ -88,6 +88,7 @@ def test_unknown_names_list_what_there_is(tmp_path):
 
 def test_an_option_of_another_dataset_is_refused(tmp_path):
     with pytest.raises(
-        ConfigError, match="coco2017 has no option difficult; it has split, unlabelled, annotations"
+        ConfigError,
+        match="coco2017 does not support the option difficult; it supports split, unlabelled, annotations",
     ):
         load_dataset("coco2017", tmp_path, difficult="ignore")

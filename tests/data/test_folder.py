@@ -105,7 +105,7 @@ def test_spellings_of_one_label_are_one_label(tree):
         ("image,labels\na.jpg,\nb.jpg,\n", "lists 2 images, but no labels"),
         (
             "image,labels\na.jpg,dog,cat\n",
-            r"line 2: 3 cells where the header has 2; separate several labels by \|",
+            r"line 2: 3 cells where the header has 2; separate labels by \|",
         ),
         ("image,labels\na.jpg,dog\n ,cat\n", "line 3: the image name is missing"),
         ("image,dog\na.jpg,1\nb.jpg,maybe\n", "line 3, column 'dog': expected 1, 0 or -1, found 'maybe'"),
@@ -136,7 +136,7 @@ def test_broken_json_is_named(tree):
 
 
 def test_the_label_file_is_looked_for_and_asked_for(tree):
-    with pytest.raises(DatasetError, match=r"a file of labels was not found[\s\S]*Found there:\n    a\.jpg"):
+    with pytest.raises(DatasetError, match=r"a label file was not found[\s\S]*Found there:\n    a\.jpg"):
         load_dataset("folder", tree)
     write(tree, "image,labels\na.jpg,dog\n", "one.csv")
     write(tree, "image,labels\na.jpg,cat\n", "two.csv")

@@ -142,7 +142,7 @@ def test_columns_that_cannot_be_told_apart_or_do_not_exist_are_asked_for(tmp_pat
         load_dataset("hf", tmp_path, label_column="z")
     with pytest.raises(ConfigError, match="no image column 'z'"):
         load_dataset("hf", tmp_path, image_column="z")
-    with pytest.raises(ConfigError, match="'image' holds no labels"):
+    with pytest.raises(ConfigError, match="'image' does not contain label"):
         load_dataset("hf", tmp_path, label_column="image")
 
 
