@@ -50,7 +50,7 @@ class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOpt
 
     images: tuple[str, ...] = argument("PATH…", "Images, folders of images, or - for an image on stdin.")
     labels: str | Any = option(
-        "everyday", "Label set: everyday, coco, voc, nuswide, a file, or 'dog, cat | kitty'.", "-l"
+        "everyday", "everyday, coco, voc, nuswide, a label file, or 'dog, cat | kitty'.", "-l"
     )
     method: str = option("auto", "Method name (see `mltta methods`) or path to a Python file.")
     output: tuple[Path, ...] = option(
