@@ -59,7 +59,7 @@ def test_too_few_generated_images_are_an_error_that_names_image_folder_and_numbe
     spec = ViewSpec(count=3, generated=str(tmp_path))
     with pytest.raises(ImageError, match=r"cat: 3 generated views are needed, but .*/cat contains 2"):
         render_views(noise(), spec, SMALL, name="cat")
-    with pytest.raises(ImageError, match=r"dog: .* holds 0"):
+    with pytest.raises(ImageError, match=r"dog: .* contains 0"):
         render_views(noise(), spec, SMALL, name="dog")
     with pytest.raises(ImageError, match="without a name"):
         render_views(noise(), spec, SMALL)
