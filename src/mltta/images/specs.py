@@ -33,7 +33,7 @@ class ViewSpec:
     generated: str = ""
 
     def __post_init__(self) -> None:
-        require(is_count(self.count), f"number of views must be a positive integer, not {self.count!r}")
+        require(is_count(self.count), f"count of views must be a positive integer, not {self.count!r}")
         for name in ("scale", "ratio"):
             low, high = floats(getattr(self, name), 2, f"{name} must be two numbers")
             require(0 < low <= high, f"{name} must be a range of positive numbers, not {(low, high)}")
