@@ -111,5 +111,5 @@ def test_a_hugging_face_dataset_by_split_and_column(tmp_path: Path) -> None:
     assert read_texts(tmp_path / "one") == WANT
     with pytest.raises(CaptionError, match="no column 'said'; available: text, many"):
         read_texts(tmp_path / "one", "said")
-    with pytest.raises(MlttaError, match="several splits; name one of train, test"):
+    with pytest.raises(MlttaError, match="several splits; choose from train, test"):
         read_texts(f"hf:{tmp_path}")

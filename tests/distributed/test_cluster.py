@@ -146,7 +146,7 @@ def test_a_method_that_learns_from_photos_before_is_refused(cluster, photos, tmp
 
 def test_a_folder_of_something_else_is_left_alone(cluster, photos, tmp_path):
     (tmp_path / "letters.txt").write_text("mine")
-    with pytest.raises(MlttaError, match=r"holds letters\.txt"):
+    with pytest.raises(MlttaError, match=r"contains letters\.txt"):
         tag(tagger(), [str(photos)], str(tmp_path), overwrite=True)
 
 

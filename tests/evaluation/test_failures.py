@@ -23,7 +23,7 @@ BAD = {
     "missing.png": "no such file; check the spelling of the path",
     "text.jpg": "not a readable JPEG, PNG, GIF, WebP, BMP, TIFF, AVIF or HEIC image",
     "empty.png": "the file is empty",
-    "folder.png": "this is a folder, not an image",
+    "folder.png": "a folder, not an image",
 }
 
 
@@ -72,7 +72,7 @@ def test_an_online_method_learns_from_the_good_images_alone(good, mixed, tmp_pat
 def test_a_file_name_that_no_disk_has_is_a_bad_image_too(good, tmp_path):
     odd = replace(good, images=["with a \0 inside", *good.images[1:]])
     (result,) = run(odd, ["clip"], tmp_path).results
-    assert "this is not a valid path" in result.failed["photo0.png"]
+    assert "not a valid path" in result.failed["photo0.png"]
     assert len(result.scored) == 4
 
 

@@ -197,10 +197,8 @@ def test_the_command_line_says_what_a_file_holds(tmp_path):
     save_prompts(maple(), tmp_path / "maple.safetensors")
     said = mltta("prompts", "info", tmp_path / "maple.safetensors").stdout
     assert f"MaPLe prompts {maple().digest}" in said
-    assert "context: 2 tokens, 64 wide" in said
-    assert "image tower: 128 wide; blocks with prompts: 3" in said
+    assert "context: 2 tokens of width 64" in said
+    assert "image tower: width 128; blocks with prompts: 3" in said
     torch.save(torch.zeros(5, 3, 64), tmp_path / "each.pt")
-    assert (
-        "3 tokens, 64 wide, one for each of 5 labels" in mltta("prompts", "info", tmp_path / "each.pt").stdout
-    )
+    assert "3 tokens of width 64, one per label (5)" in mltta("prompts", "info", tmp_path / "each.pt").stdout
     assert "weights file" in mltta("prompts", "info", tmp_path / "none.pt", check=2).stderr

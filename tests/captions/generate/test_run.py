@@ -184,8 +184,8 @@ def test_the_command_writes_a_base_that_other_commands_take(tmp_path) -> None:
     assert "25 captions kept of 25 answers (100.0%), naming" in said
     assert "25 answers in" in said
     assert "10 answers in" in (again := mltta(*command, "--count", "35").stdout)
-    assert "25 were there before" in again
-    assert "nothing was left to ask" in mltta(*command, "--count", "35").stdout
+    assert "25 from earlier runs" in again
+    assert "no further requests were needed" in mltta(*command, "--count", "35").stdout
     from mltta.model.load import load_backbone
 
     base = CaptionBase.from_file(out, load_backbone("mini", device="cpu"))
