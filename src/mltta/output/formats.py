@@ -16,7 +16,8 @@ from typing import Any
 
 from mltta.errors import ConfigError
 
-#: "image", and either "error" or "present" and "labels"; for a gallery also "thumbnail" and "where"
+#: "image", and either "error" or "present" and "labels", with a "note" if no label is shown; for a gallery also
+#: "thumbnail" and "where"
 Record = dict[str, Any]
 #: the columns of a table, by whether it has one row per image
 COLUMNS = {
@@ -25,18 +26,25 @@ COLUMNS = {
 }
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 SUFFIXES |= {".pq": "parquet", ".html": "html", ".htm": "html", ".txt": "table"}
+#: said of an image without a note
+NONE_SHOWN = "No label scored high enough"
 #: formats with rows, which can be one per image
 WIDE = {"csv", "parquet"}
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a whole file is written with besides the records: its own place, how many there are, all labels."""
+    """What a whole file is written with besides the records: its own place, how many there are, all labels.
+
+    ``synonyms`` has those of each label, as in "kitty | kitten"; ``images`` are those of the records, as far as known.
+    """
 
     path: Path
     count: int
     labels: Sequence[str]
     wide: bool = False
+    synonyms: Sequence[str] = ()
+    images: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -148,7 +156,7 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
         console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
         console.print(printable(record["image"]), style="bold", markup=False, soft_wrap=True)
         if not record["labels"]:
-            console.print("  none of the labels", style="dim")
+            console.print(f"  {printable(record.get('note', NONE_SHOWN))}", style="dim", markup=False, soft_wrap=True)
             return page.getvalue()
         table = Table(box=None, show_header=False, padding=(0, 1))
         for item in record["labels"]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.captions.store import CaptionBase
-from mltta.decision import Decision, Presence
+from mltta.decision import SHOWN_FROM, Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.find import find_images, is_url
 from mltta.images.remote import fetch
@@ -35,9 +35,10 @@ class Tags(list[dict[str, Any]]):
     """All labels of one image as ``[{"label": …, "score": …}, …]``, best first, and which of them are shown.
 
     ``present`` names the labels shown, ``shown`` lists them with their scores. ``image`` is where the image came from;
-    ``error`` says why there are no tags, if there are none. With ``Tagger(where=True)``, ``where`` maps each label
-    shown to a grid (16, 16) from 0 to 1: how much each part of the photo speaks for it. With ``Tagger(explain=True)``,
-    ``captions`` maps each label shown to the captions that speak for it, each with its similarity to the photo.
+    ``error`` says why there are no tags, ``note`` why no label is shown; otherwise they are None. With
+    ``Tagger(where=True)``, ``where`` maps each label shown to a grid (16, 16) from 0 to 1: how much each part of the
+    photo speaks for it. With ``Tagger(explain=True)``, ``captions`` maps each label shown to the captions that speak
+    for it, each with its similarity to the photo.
     """
 
     def __init__(
@@ -47,13 +48,14 @@ class Tags(list[dict[str, Any]]):
         present: Sequence[str] = (),
         image: str = "",
         error: str | None = None,
+        note: str | None = None,
         where: Mapping[str, NDArray[np.float32]] | None = None,
         captions: Mapping[str, Sequence[tuple[str, float]]] | None = None,
     ):
         super().__init__(items)
         self.present = list(present)
         self.image = image
-        self.error = error
+        self.error, self.note = error, note
         self.where = dict(where or {})
         self.captions = dict(captions or {})
 
@@ -71,7 +73,8 @@ class Tags(list[dict[str, Any]]):
         """What files hold of it, in plain data: the image, and the labels shown or the error."""
         if self.error is not None:
             return {"image": self.image, "error": self.error}
-        return {"image": self.image, "present": self.present, "labels": self.shown}
+        note = {} if self.note is None else {"note": self.note}
+        return {"image": self.image, "present": self.present, "labels": self.shown, **note}
 
 
 class Tagger:
@@ -217,7 +220,16 @@ class Tagger:
         where = {} if scored.where is None else {names[i]: scored.where[i] for i in shown}
         captions = {names[i]: scored.captions[i] for i in shown if i in scored.captions}
         present = [names[i] for i in shown]
-        return Tags(items, present=present, image=scored.photo.id, where=where, captions=captions)
+        least = (scored.photo.decision or self.session.decision).threshold
+        note = None if present else _why_none(items[0], SHOWN_FROM if least is None else least)
+        return Tags(items, present=present, image=scored.photo.id, note=note, where=where, captions=captions)
+
+
+def _why_none(best: dict[str, Any], least: float) -> str:
+    """Say what the best label lacks, with as many digits as it takes to see it."""
+    digits = next((n for n in range(2, 8) if round(best["score"], n) < round(least, n)), 8)
+    needed = f"{least:.2f}" if round(least, 2) == least else f"{least:g}"
+    return f"No label scored at least {needed}; the highest: {best['label']} {best['score']:.{digits}f}"
 
 
 def _photo(index: int, source: Any) -> Photo:
