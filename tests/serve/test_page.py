@@ -148,7 +148,7 @@ def test_an_empty_list_of_labels_is_a_sentence_on_the_page(visit):
     seen.add(PHOTOS / "cat.jpg")
     seen.type_labels(" , ")
     seen.page.click("#run")
-    assert seen.page.get_by_role("alert").inner_text().startswith("There is no label yet.")
+    assert seen.page.get_by_role("alert").inner_text()== "Type at least one label.\n×"
     seen.page.click("#dismiss")
     assert not seen.page.get_by_role("alert").is_visible()
 
@@ -160,7 +160,7 @@ def test_the_keyboard_is_enough(visit):
     seen.type_labels(LABELS)
     page.focus("#run")
     press("Enter")
-    page.locator("#progress", has_text="done in").wait_for()
+    page.locator("#progress", has_text="Tagged").wait_for()
     press("/")
     assert page.locator("#search").evaluate("(box) => box === document.activeElement")
     page.focus(".tile[tabindex='0']")
@@ -188,7 +188,7 @@ def test_a_dropped_folder_gives_its_photos_with_their_paths(visit, tmp_path):
         hand.send("Input.dispatchDragEvent", {"type": kind, "x": 700, "y": 400, "data": held})
     seen.page.locator(".tile").wait_for()
     assert seen.page.locator(".tile").get_attribute("title") == "holiday/inner/cat.jpg"
-    assert seen.page.locator("#left-out").inner_text() == "1 file that is no photo was left out."
+    assert seen.page.locator("#left-out").inner_text() == "Skipped 1 file that is not an image."
 
 
 def test_thousands_of_photos_are_few_tiles_in_the_page(visit):

@@ -158,11 +158,13 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             "urls": allow_urls,
         }
 
-    @app.get("/v1/labels/{name}", responses=_errors(404), summary="The labels of a set")
+    @app.get("/v1/labels/{name}", responses=_errors(404), summary="The labels of a set, and their synonyms")
     async def label_set(name: str) -> dict[str, Any]:
         if name not in offer.sets:
             raise Refused(404, f"no label set {name[:80]!r}; there is {', '.join(offer.sets)}")
-        return {"name": name, "labels": list(offer.sets[name].names)}
+        own = offer.sets[name]
+        synonyms = {label: words for label, words in zip(own.names, own.synonyms, strict=True) if words}
+        return {"name": name, "labels": list(own.names), "synonyms": synonyms}
 
     @app.get("/health", summary="Whether the server runs")
     async def health() -> dict[str, str]:

@@ -51,7 +51,9 @@ class TagCall(Strict):
     ] = None
     all: Annotated[bool, Field(description="List all labels, best first, not only those present.")] = False
     where: Annotated[bool, Field(description="Also tell where each label present was found.")] = False
-    captions: Annotated[bool, Field(description="Also list the captions that speak for each label.")] = False
+    captions: Annotated[
+        bool, Field(description="Also list, for each label present, captions of similar pictures that mention it.")
+    ] = False
 
 
 #: what a form sends besides images
@@ -74,7 +76,7 @@ class Heat(BaseModel):
 
 
 class Caption(BaseModel):
-    """A caption that speaks for a label, and its similarity to the photo."""
+    """A caption of another picture that mentions a label, and its similarity to the photo."""
 
     text: str
     similarity: float
@@ -85,6 +87,7 @@ class ImageOut(BaseModel):
 
     image: str
     error: str | None = None
+    note: Annotated[str | None, Field(description="Why no label is shown, if none is.")] = None
     present: Annotated[list[str] | None, Field(description="The labels shown, best first.")] = None
     labels: Annotated[list[Label] | None, Field(description="Those present, or all if asked for.")] = None
     where: dict[str, Heat] | None = None

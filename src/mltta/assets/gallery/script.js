@@ -40,7 +40,7 @@ function filter() {
   if (how === "high") shown.sort((a, b) => scoreOf(b) - scoreOf(a) || a.place - b.place);
   if (how === "low") shown.sort((a, b) => scoreOf(a) - scoreOf(b) || a.place - b.place);
   at = 0;
-  $("count").textContent = `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} photos`;
+  $("count").textContent = `${shown.length < rows.length ? `${shown.length.toLocaleString("en")} of ` : ""}${rows.length.toLocaleString("en")} ${rows.length === 1 ? "photo" : "photos"}`;
   $("all").hidden = shown.length === rows.length && !chosen.size;
   listLabels();
   $("grid").scrollTop = 0;
@@ -123,7 +123,7 @@ function focus(place) {
 let heatOf = null, missing = "";
 function hint() {
   const row = shown[at];
-  const about = row.note || (heatOf !== null ? `Red: where “${LABELS[heatOf]}” was found.` : row.heat ? "Select a label to see where it was found." : "");
+  const about = row.note || (heatOf !== null ? `Red: where “${LABELS[heatOf]}” was found. Dark: the rest of the photo.` : row.heat ? "Select a label to see where it was found." : "");
   $("hint").textContent = [about, missing].filter(Boolean).join(" ");
 }
 
