@@ -156,7 +156,9 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
         console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
         console.print(printable(record["image"]), style="bold", markup=False, soft_wrap=True)
         if not record["labels"]:
-            console.print(f"  {printable(record.get('note', NONE_SHOWN))}", style="dim", markup=False, soft_wrap=True)
+            console.print(
+                f"  {printable(record.get('note', NONE_SHOWN))}", style="dim", markup=False, soft_wrap=True
+            )
             return page.getvalue()
         table = Table(box=None, show_header=False, padding=(0, 1))
         for item in record["labels"]:

@@ -52,7 +52,8 @@ class TagCall(Strict):
     all: Annotated[bool, Field(description="List all labels, best first, not only those present.")] = False
     where: Annotated[bool, Field(description="Also tell where each label present was found.")] = False
     captions: Annotated[
-        bool, Field(description="Also list, for each label present, captions of similar pictures that mention it.")
+        bool,
+        Field(description="Also list, for each label present, captions of similar pictures that mention it."),
     ] = False
 
 
