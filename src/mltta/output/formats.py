@@ -16,8 +16,7 @@ from typing import Any
 
 from mltta.errors import ConfigError
 
-#: "image", and either "error" or "present" and "labels", with a "note" if no label is shown; for a gallery also
-#: "thumbnail" and "where"
+#: "image"; "error", or "present", "labels" and, if there are none, a "note"; for a gallery "thumbnail" and "where"
 Record = dict[str, Any]
 #: the columns of a table, by whether it has one row per image
 COLUMNS = {
@@ -26,7 +25,6 @@ COLUMNS = {
 }
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 SUFFIXES |= {".pq": "parquet", ".html": "html", ".htm": "html", ".txt": "table"}
-#: said of an image without a note
 NONE_SHOWN = "No label scored high enough"
 #: formats with rows, which can be one per image
 WIDE = {"csv", "parquet"}
@@ -34,17 +32,13 @@ WIDE = {"csv", "parquet"}
 
 @dataclass(frozen=True)
 class Page:
-    """What a whole file is written with besides the records: its own place, how many there are, all labels.
-
-    ``synonyms`` has those of each label, as in "kitty | kitten"; ``images`` are those of the records, as far as known.
-    """
+    """What a file is written with besides the records: its place, their number, all labels, synonyms as "a | b"."""
 
     path: Path
     count: int
     labels: Sequence[str]
     wide: bool = False
     synonyms: Sequence[str] = ()
-    images: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -156,9 +150,7 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
         console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
         console.print(printable(record["image"]), style="bold", markup=False, soft_wrap=True)
         if not record["labels"]:
-            console.print(
-                f"  {printable(record.get('note', NONE_SHOWN))}", style="dim", markup=False, soft_wrap=True
-            )
+            console.print("  " + record.get("note", NONE_SHOWN), style="dim", markup=False, soft_wrap=True)
             return page.getvalue()
         table = Table(box=None, show_header=False, padding=(0, 1))
         for item in record["labels"]:

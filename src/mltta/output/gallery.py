@@ -56,7 +56,7 @@ def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
     folder = thumbnail_folder(page.path) if page.count > INSIDE else None
     assets = (_ASSETS / name for name in ("page.html", "style.css", "script.js"))
     template, style, script = (asset.read_text(encoding="utf-8") for asset in assets)
-    head = template.replace("{style}", style).replace("{title}", html.escape(_title(page)))
+    head = template.replace("{style}", style).replace("{title}", html.escape(page.path.stem))
     left = enumerate(records)
     with part.open("w", encoding="utf-8", newline="") as file:
         file.write(f'{head}<script type="application/json" id="names" data-chunk="{CHUNK}">')
@@ -75,20 +75,11 @@ def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
         file.write(f"<script>\n{script}</script>\n</body>\n</html>\n")
 
 
-def _title(page: Page) -> str:
-    """The name of the folder that holds all photos; if there is none, that of the file."""
-    folders = {os.path.dirname(os.path.abspath(image)) for image in page.images}
-    with suppress(ValueError):  # no photo, or several drives
-        return printable(os.path.basename(os.path.commonpath(folders))) or page.path.stem
-    return page.path.stem
-
-
 def _row(record: Record, numbers: Mapping[str, int], home: Path) -> dict[str, Any]:
     row: dict[str, Any] = {"name": printable(record["image"]), "url": _url(record["image"], home)}
     if "error" in record:
         return row | {"labels": [], "error": printable(record["error"])}
-    if not record["labels"]:
-        row["note"] = printable(record.get("note", NONE_SHOWN))
+    row["note"] = record.get("note", "" if record["labels"] else NONE_SHOWN)
     row["labels"] = [[numbers[item["label"]], round(item["score"], 4)] for item in record["labels"]]
     if record.get("where"):
         row["heat"] = {numbers[label]: grid for label, grid in record["where"].items()}

@@ -8,14 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from mltta.output.formats import NONE_SHOWN
-
 if TYPE_CHECKING:
     from mltta.tagger import Tags
 
 HEIGHT, MARGIN, PANEL, ROWS = 480, 16, 380, 10
 INK, FAINT, BAR = "#1b1f24", "#6b7280", "#0f766e"
-#: of heat maps
 SMALL, LEGEND = 240, "Red: where the label was found. Gray: the rest of the photo."
 
 
@@ -28,7 +25,7 @@ def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
     draw = ImageDraw.Draw(canvas)
     font, small = ImageFont.load_default(size=17), ImageFont.load_default(size=13)
     if not tags.present:
-        draw.text((left, MARGIN), _wrapped(tags.note or NONE_SHOWN, font, right - left), INK, font)
+        draw.text((left, MARGIN), _wrapped(tags.note or "", font, right - left), INK, font)
     for i, item in enumerate(tags.shown[:rows]):
         top = MARGIN + i * (HEIGHT - 2 * MARGIN) / max(rows, 1)
         draw.text((left, top), _fit(item["label"], font, right - left - 60), INK, font)
@@ -56,20 +53,18 @@ def where_sheet(image: Image.Image, tags: Tags, most: int = 7) -> Image.Image:
     """The photo, its heat map for each label shown with name and score, and a legend or why no label is shown."""
     font, small = ImageFont.load_default(size=17), _at_height(image, SMALL)
     shown = [item for item in tags.shown if item["label"] in tags.where][:most]
-    cells = [(small, "photo" if shown else "")]
-    for item in shown:
-        cells.append((warmed(small, tags.where[item["label"]]), f"{item['label']} {item['score']:.2f}"))
-    across, step = min(4, len(cells)), small.width + MARGIN
-    width, height = max(across * step + MARGIN, 400), MARGIN + -(-len(cells) // across) * (SMALL + 40)
-    said = _wrapped(LEGEND if shown else tags.note or NONE_SHOWN, font, width - 2 * MARGIN)
-    top = height if shown else height - 28  # a photo alone has no name below it
-    sheet = Image.new("RGB", (width, top + 24 * (said.count("\n") + 1) + MARGIN), "white")
+    maps = [warmed(small, tags.where[item["label"]]) for item in shown]
+    names = ["photo", *(f"{item['label']} {item['score']:.2f}" for item in shown)]
+    across, step = min(4, len(names)), small.width + MARGIN
+    width, height = max(across * step + MARGIN, 400), MARGIN + -(-len(names) // across) * (SMALL + 40)
+    said = _wrapped(LEGEND if shown else tags.note or "", font, width - 2 * MARGIN)
+    sheet = Image.new("RGB", (width, height + 24 * (said.count("\n") + 1) + MARGIN), "white")
     draw = ImageDraw.Draw(sheet)
-    for i, (picture, name) in enumerate(cells):
+    for i, (picture, name) in enumerate(zip([small, *maps], names, strict=True)):
         place = MARGIN + i % across * step, MARGIN + i // across * (SMALL + 40)
         sheet.paste(picture, place)
         draw.text((place[0], place[1] + SMALL + 6), _fit(name, font, small.width), INK, font)
-    draw.text((MARGIN, top), said, FAINT if shown else INK, font)
+    draw.text((MARGIN, height), said, FAINT if shown else INK, font)
     return sheet
 
 

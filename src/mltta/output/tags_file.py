@@ -42,9 +42,8 @@ class TagsFile:
         self.close()
         records = (self.journal.record(image) for image in order)
         synonyms = (self.journal.settings or {}).get("synonyms", ())
-        page = Page(self.path, len(order), labels, self.wide, synonyms, order)
         with writing(self.path), replacing(self.path) as part:
-            write_tags(part, self.format, records, page)
+            write_tags(part, self.format, records, Page(self.path, len(order), labels, self.wide, synonyms))
             size, crc = _measure(part, [])[-1]
             last, how = self.journal.last_seal(self.path.name), [self.format, self.wide]
             if last is None or (last.size, last.crc, last.format) != (size, crc, how):

@@ -162,9 +162,8 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
     async def label_set(name: str) -> dict[str, Any]:
         if name not in offer.sets:
             raise Refused(404, f"no label set {name[:80]!r}; there is {', '.join(offer.sets)}")
-        own = offer.sets[name]
-        synonyms = {label: words for label, words in zip(own.names, own.synonyms, strict=True) if words}
-        return {"name": name, "labels": list(own.names), "synonyms": synonyms}
+        synonyms = dict(zip(offer.sets[name].names, offer.sets[name].synonyms, strict=True))
+        return {"name": name, "labels": list(synonyms), "synonyms": synonyms}
 
     @app.get("/health", summary="Whether the server runs")
     async def health() -> dict[str, str]:

@@ -51,10 +51,7 @@ class TagCall(Strict):
     ] = None
     all: Annotated[bool, Field(description="List all labels, best first, not only those present.")] = False
     where: Annotated[bool, Field(description="Also tell where each label present was found.")] = False
-    captions: Annotated[
-        bool,
-        Field(description="Also list, for each label present, captions of similar pictures that mention it."),
-    ] = False
+    captions: Annotated[bool, Field(description="Also list captions of similar pictures per label.")] = False
 
 
 #: what a form sends besides images

@@ -35,10 +35,9 @@ class Tags(list[dict[str, Any]]):
     """All labels of one image as ``[{"label": …, "score": …}, …]``, best first, and which of them are shown.
 
     ``present`` names the labels shown, ``shown`` lists them with their scores. ``image`` is where the image came from;
-    ``error`` says why there are no tags, ``note`` why no label is shown; otherwise they are None. With
-    ``Tagger(where=True)``, ``where`` maps each label shown to a grid (16, 16) from 0 to 1: how much each part of the
-    photo speaks for it. With ``Tagger(explain=True)``, ``captions`` maps each label shown to the captions that speak
-    for it, each with its similarity to the photo.
+    ``error`` says why there are no tags, ``note`` why none is shown. With ``Tagger(where=True)``, ``where`` maps each
+    label shown to a grid (16, 16) from 0 to 1: how much each part of the photo speaks for it. With
+    ``Tagger(explain=True)``, ``captions`` maps it to captions of similar pictures, each with its similarity.
     """
 
     def __init__(
@@ -220,16 +219,13 @@ class Tagger:
         where = {} if scored.where is None else {names[i]: scored.where[i] for i in shown}
         captions = {names[i]: scored.captions[i] for i in shown if i in scored.captions}
         present = [names[i] for i in shown]
-        least = (scored.photo.decision or self.session.decision).threshold
-        note = None if present else _why_none(items[0], SHOWN_FROM if least is None else least)
+        note = None
+        if not present:
+            least = (scored.photo.decision or self.session.decision).threshold or SHOWN_FROM
+            best, needed = items[0]["score"], max(f"{least:.2f}", f"{least:g}", key=len)
+            score = f"{best:.2f}" if round(best, 2) < least else f"{best:.5f}"
+            note = f"No label scored at least {needed}; the highest: {items[0]['label']} {score}"
         return Tags(items, present=present, image=scored.photo.id, note=note, where=where, captions=captions)
-
-
-def _why_none(best: dict[str, Any], least: float) -> str:
-    """Say what the best label lacks, with as many digits as it takes to see it."""
-    digits = next((n for n in range(2, 8) if round(best["score"], n) < round(least, n)), 8)
-    needed = f"{least:.2f}" if round(least, 2) == least else f"{least:g}"
-    return f"No label scored at least {needed}; the highest: {best['label']} {best['score']:.{digits}f}"
 
 
 def _photo(index: int, source: Any) -> Photo:

@@ -13,6 +13,14 @@ rows.forEach((row, place) => {
   row.file = row.name.toLowerCase();
 });
 
+function folder() {  // the one that holds all photos, seen from where this page is
+  const paths = rows.filter((row) => !row.error).map((row) => new URL(row.url, location).pathname.split("/").slice(0, -1));
+  const first = paths[0] || [];
+  while (paths.some((path) => first.some((part, place) => part !== path[place]))) first.pop();
+  return decodeURIComponent(first.at(-1) || "");
+}
+try { document.title = document.querySelector("h1").textContent = folder() || document.title; } catch { /* a name that is not UTF-8 */ }
+
 function thumb(row) {  // the thumbnails of a chunk are split when the first one comes into view
   if (row.thumb) return row.thumb;
   const part = Math.floor(row.place / CHUNK);
