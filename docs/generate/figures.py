@@ -44,7 +44,6 @@ def tags_and_places(backbone: mltta.Backbone) -> None:
         photo = mltta.load_image(PHOTOS / f"{name}.jpg")
         if name == "dogs":
             save(where_sheet(photo, tags), "where.jpg")
-        tags.where = {}
         save(annotate(photo, tags), file, 760)
 
 
