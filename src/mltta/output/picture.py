@@ -1,4 +1,4 @@
-"""Pictures of tags: a photo with label bars, and its heat maps."""
+"""Annotated pictures: the photo with label bars, and heat maps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
         draw.text((left, top), _fit(item["label"], font, right - left - 60), INK, font)
         score = f"{item['score']:.2f}"
         draw.text((right - draw.textlength(score, small), top + 4), score, FAINT, small)
-        bar = (right - left) * item["score"]  # as long as in the terminal, and in every other picture
+        bar = (right - left) * item["score"]  # the same scale in every picture
         draw.rectangle((left, top + 24, left + max(1.0, bar), top + 31), BAR)
     return canvas
 
@@ -45,7 +45,7 @@ def warmed(photo: Image.Image, heat: NDArray[np.float32]) -> Image.Image:
 
 
 def levels(heat: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """A grid from 0 to 1 as bytes, its largest value at 255."""
+    """Convert a heat map to bytes, scaling its maximum to 255."""
     return (255 * np.clip(heat / max(float(heat.max()), 1e-6), 0, 1) ** 0.7).astype(np.uint8)  # type: ignore[no-any-return]
 
 
@@ -69,7 +69,7 @@ def where_sheet(image: Image.Image, tags: Tags, most: int = 7) -> Image.Image:
 
 
 def _at_height(image: Image.Image, height: int) -> Image.Image:
-    """The photo at a height; a panorama is squeezed."""
+    """Resize the photo to a height, limiting the width of panoramas."""
     width = min(max(1, round(image.width * height / image.height)), 3 * height)
     return image.resize((width, height), Image.Resampling.LANCZOS)
 
