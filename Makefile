@@ -6,7 +6,7 @@ READY := .venv/.ready
 LIGHT := .venv-light/bin
 READY_LIGHT := .venv-light/.ready
 READY_DEV := .venv/.ready-dev
-# what says most for its seconds: the rooms, the objectives, the released numbers, labels, metrics, doctests
+# the fastest checks: layers, objectives, recorded values, labels, metrics, doctests
 QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tests/test_decision.py tests/labels \
 	tests/metrics tests/images/test_geometry.py tests/images/test_views.py tests/methods/test_ml_tta.py \
 	tests/methods/test_tpt.py tests/methods/test_tda.py tests/methods/test_plugins.py
@@ -14,10 +14,11 @@ QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tes
 .PHONY: demo paper check lint types quick test docs release fuzz soak gpu format clean
 
 demo: $(READY_LIGHT)
-	@rm -rf demo
-	$(LIGHT)/mltta tag examples/photos --labels examples/labels.txt --annotate demo --where demo/where
-	@echo "The same as pictures: demo/*.png; where each label was found: demo/where/*.png. The paper, step by step: make paper"
-	@echo "In a browser: $(LIGHT)/python -m pip install -e '.[serve]' && $(LIGHT)/mltta serve, then open http://127.0.0.1:8000"
+	@rm -rf demo && mkdir -p demo/sample-photos && cp examples/photos/*.jpg examples/photos/README.md demo/sample-photos
+	$(LIGHT)/mltta tag demo/sample-photos --labels examples/labels.txt -o demo/index.html -o demo/tags.txt \
+		--annotate demo/bars --where demo/heatmaps
+	@cat demo/tags.txt
+	@echo "Open demo/index.html in a browser: the photos with their labels and heat maps."
 
 # one photo through ML-TTA; needs PyTorch
 paper: $(READY)

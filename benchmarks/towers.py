@@ -1,10 +1,10 @@
-"""`auto` on every kind of image tower, with random weights: does it run, by which path, and how long does it take?
+"""Smoke test of `auto` on every kind of image tower with random weights: local path, time, and finite scores.
 
     python -m benchmarks.towers [--models ViT-B-16 RN50 ViT-B-16-SigLIP convnext_base MobileCLIP-S1]
 
-Scores of random weights mean nothing; checked is that they are finite and that photos differ. SigLIP's tokenizer
-comes from the hub, so a stand-in takes its place: CLIP's, its ids folded into SigLIP's vocabulary. One template in the
-place of seven, as the 2,873 words of the background take a CPU minutes with each.
+Scores of random weights are meaningless; the test is that they are finite and differ between photos. SigLIP's tokenizer
+would be downloaded, so CLIP's is used instead, with its ids folded into SigLIP's vocabulary. One template is used
+instead of seven, because encoding the 2,873 background words takes a CPU minutes per template.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MODELS = ("ViT-B-16", "RN50", "ViT-B-16-SigLIP", "convnext_base", "MobileCLIP-S1
 
 
 class Folded:
-    """CLIP's tokenizer with ids that fit a smaller vocabulary."""
+    """CLIP's tokenizer with ids folded into a smaller vocabulary."""
 
     def __init__(self, length: int, size: int):
         self.context_length, self.size = length, size
@@ -44,7 +44,7 @@ class Folded:
 
 
 def load(name: str, device: str) -> TorchBackbone:
-    """An open_clip model with random weights and its own tokenizer, or one that stands in for it."""
+    """An open_clip model with random weights and its own tokenizer, or a substitute."""
     torch.manual_seed(0)
     model = open_clip.create_model(name, load_weights=False)
     settings = open_clip.get_model_config(name)
@@ -66,13 +66,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--device", default="auto")
     parser.add_argument(
-        "--words", type=int, help="only so many words of the background, for slow text towers"
+        "--words", type=int, help="limit the number of background words, for slow text towers"
     )
     args = parser.parse_args()
     every = vocabulary.words()
     vocabulary.words = lambda: every[: args.words]
     print(
-        "| model | local views by | words encoded in, s | an image, s | scores |\n|---|---|---|---|---|",
+        "| model | local views from | encoding words, s | per image, s | scores |\n|---|---|---|---|---|",
         flush=True,
     )
     for name in args.models:
@@ -91,7 +91,7 @@ def main() -> None:
         )
         assert torch.isfinite(scores).all()
         assert (scores.std(dim=0) > 0).any(), "every photo has the same scores"
-        path = "tiles" if backbone.local is None else "its map"
+        path = "tiles" if backbone.local is None else "feature map"
         print(
             f"| {name} | {path} | {words:.0f} | {each:.2f} | {scores.min():.3f} to {scores.max():.3f} |",
             flush=True,

@@ -2,8 +2,8 @@
 
     python -m docs.generate.measure --voc VOCdevkit --coco coco [RUN ...] && python -m docs.generate
 
-Runs: auto, samples, zero-shot, frontier (default: all but frontier, which needs a GPU). A run that is not named keeps its
-figures. Each run records its command and its machine.
+Runs: auto, samples, zero-shot, frontier (default: all but frontier, which needs a GPU). A run that is not named keeps
+its figures. Each run records its command and its machine.
 """
 
 from __future__ import annotations

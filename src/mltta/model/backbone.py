@@ -1,4 +1,4 @@
-"""One wrapper over CLIP-style models: images and texts in, unit features out. What all engines share."""
+"""Wrapper for CLIP-style models: images and texts in, unit features out. What all engines share."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Backbone:
     `load_backbone` chooses the engine that it runs on: PyTorch (`TorchBackbone`) or ONNX Runtime (`OnnxBackbone`).
     """
 
-    #: the learned prompts it reads, see ``with_prompts``
+    #: its learned prompts, see ``with_prompts``
     prompts: AnyPrompts | None = None
-    #: whether the image tower reads the context too; then its features change with the context
+    #: whether image features depend on the context too
     reads_context = False
     name: str
     #: whether every method runs on its engine, or only those that need no gradient
@@ -75,7 +75,7 @@ class Backbone:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it reads text as the embedded model does, whatever it is called: then that model's captions fit."""
+        """Whether its text tower is the embedded model's, whatever its name: then the built-in captions fit."""
         return self.text_fingerprint == embedded_text_tower()
 
     def tower_of(self, spec: AnySpec) -> Any:
@@ -107,16 +107,16 @@ class Backbone:
     ) -> LabelEncoder:
         """The labels' text features as a function of the context in front of them.
 
-        Of several templates, or templates and descriptions, a label's feature is the normalised mean of the unit
-        features of all its prompts. It is fixed then: there is no single context to tune.
+        With several templates, or templates and descriptions, a label's feature is the normalized mean of the unit
+        features of all its prompts. It is fixed, because there is no single context to tune.
 
         Args:
-            labels: the label set; its ``texts`` go into the prompt.
-            template: text with one {}, whose words in front of the label start the context; or several, or the name
-                of a set, "openai" or "simple".
-            context: (M, W) learned or random vectors that replace those words, or (C, M, W), others for each label;
-                by default those of the learned prompts, if there are any.
-            descriptions: sentences by label that are prompts as they stand, or a JSON file of them.
+            labels: the label set; its ``texts`` are used in the prompt.
+            template: a text with one {}, whose words in front of the label initialize the context; or several, or the
+                name of a set, "openai" or "simple".
+            context: learned or random vectors (M, W) that replace those words, or (C, M, W), one context per label
+                (default: those of the learned prompts, if any).
+            descriptions: sentences by label, used as prompts without a template, or a JSON file of them.
         """
         templates = list_templates(template)
         sentences = None if descriptions is None else load_descriptions(descriptions, labels)
@@ -126,10 +126,10 @@ class Backbone:
             return self._under(labels, templates[0], context)
         if context is not None:
             raise ConfigError(
-                "context vectors take the place of one template's words, and an ensemble of templates has no single "
-                "context: give one template and no descriptions"
+                "context vectors replace the words of one template, so several templates have no single context: "
+                "give one template and no descriptions"
             )
-        # what is kept has lost its length, which counts where sentences are added
+        # vocabulary features are normalized, but sums with sentences need the original length
         total = self._ensemble(labels, templates, look_up=not sentences)  # (C, D)
         if sentences:
             start = self._layout(labels, templates[0]).start
@@ -140,7 +140,7 @@ class Backbone:
         return self._fixed(labels, templates[0], normalize(total))
 
     def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Array:
-        """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
+        """Sums (C, D) of the labels' unit features for several templates; words of the vocabulary are looked up."""
         kept = self._kept_vocabulary(templates) if look_up else None
         rows = [None if kept is None else kept.rows.get(text) for text in labels.texts]
         new = [i for i, row in enumerate(rows) if row is None]
@@ -157,12 +157,12 @@ class Backbone:
         return found
 
     def vocabulary(self, template: TemplateSource) -> Vocabulary:
-        """The words of all built-in lists and their features under these templates; made once and kept."""
+        """The words of all built-in lists and their features with these templates; computed once and cached."""
         templates = list_templates(template)
         kept = self._kept_vocabulary(templates)
         if kept is None:
             words = vocabulary_.words()
-            log.info("encoding %d everyday words for %s, once", len(words), self.name)
+            log.info("encoding %d vocabulary words for %s (cached afterwards)", len(words), self.name)
             labels = LabelSet(tuple(words), tuple(words), ((),) * len(words), "everyday words")
             kept = Vocabulary(words, self.encode_labels(labels, templates).features)
             name = vocabulary_.identity(self._reads, templates, words)
@@ -171,7 +171,7 @@ class Backbone:
         return kept
 
     def _kept_vocabulary(self, templates: tuple[str, ...]) -> Vocabulary | None:
-        """What is here already, ships with the model or is kept on this machine."""
+        """The vocabulary if it is in memory, included with the model or cached on this machine."""
         if templates not in self._vocabularies:
             kept = vocabulary_.find(vocabulary_.identity(self._reads, templates, vocabulary_.words()))
             if kept is None:
@@ -182,7 +182,7 @@ class Backbone:
 
     @property
     def _reads(self) -> str:
-        """What text features depend on: the tower, and the prompts it reads."""
+        """Key of text features: the tower, and its learned prompts."""
         return self.text_fingerprint + (f" {self.prompts.digest}" if self.prompts is not None else "")
 
     def _under(self, labels: LabelSet, template: str, context: Array | None = None) -> LabelEncoder:

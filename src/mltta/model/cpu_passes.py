@@ -1,4 +1,4 @@
-"""How photos go through an image tower on a CPU, with any engine: each alone, its passes by one thread each."""
+"""Encode photos on a CPU with any engine: each photo alone, each pass on one thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CPU_CHUNK = 8
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -31,10 +31,10 @@ def cores() -> int:
 def encode_alone(
     backbone: Backbone, photos: Sequence[Prepared], threads: Executor
 ) -> list[dict[AnySpec, Array]]:
-    """Half-precision features of all photos; all passes run side by side, each by one thread.
+    """Half-precision features of all photos; all passes run in parallel, each on one thread.
 
-    A pass of few views may round differently from one of many: the clean view always has its own pass, as it has for
-    methods that need no other, and the last pass of crops is padded.
+    Passes with few views may round differently from passes with many. The clean view therefore always has its own pass,
+    as in methods that need no other view, and the last pass of crops is padded.
     """
     passes: list[tuple[Any, Array]] = []
     for photo in photos:

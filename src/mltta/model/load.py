@@ -1,4 +1,4 @@
-"""A model by its name, folder or file, ready on a device, and the engine that runs it."""
+"""Load a model by name, folder or file, on a device and with an engine."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def load_backbone(
         model: "RN50", "RN101", "ViT-B/32", "ViT-B/16", any open_clip "NAME" or "NAME:TAG",
             "hf-hub:ORG/REPO[@REVISION]", or a folder with open_clip_config.json.
         weights: a pretrained tag, or a local file (safetensors, state_dict, OpenAI's .pt archive).
-        device: "auto" takes a GPU where there is one.
-        image_dtype: precision of the image tower, float32, bfloat16 or float16, by default bfloat16 on a GPU and
-            float32 on a CPU; texts and scores stay in float32.
-        quick_gelu: the activation a local file was trained with.
-        allow_torchscript: open OpenAI's original archive, which is a program.
-        allow_remote_code: run the Python that a model's tokenizer brings, if its settings ask for that.
-        random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
-        prompts: CoOp's or MaPLe's learned prompts, or a file of them.
-        accelerate: False does everything the plain way; names of tricks choose some (`mltta.accelerate.TRICKS`).
-        engine: "torch", "onnx" for ONNX Runtime on a CPU, or "auto": PyTorch for whatever needs it.
-        any_method: whether methods that need PyTorch will use the model; if not, "auto" takes ONNX Runtime on a CPU.
+        device: "auto" uses a GPU if there is one.
+        image_dtype: precision of the image tower: float32, bfloat16 or float16 (default: bfloat16 on a GPU, float32 on
+            a CPU). Texts and scores are always float32.
+        quick_gelu: whether a local file was trained with the QuickGELU activation.
+        allow_torchscript: open OpenAI's original archive (may execute code).
+        allow_remote_code: run Python code included in a model's tokenizer, if its settings request it.
+        random_weights: create an untrained model, for benchmarks; `Tagger` refuses it.
+        prompts: learned prompts (CoOp or MaPLe), or a file of them.
+        accelerate: False disables optimizations; names enable some of them (`mltta.accelerate.TRICKS`).
+        engine: "torch", "onnx" (ONNX Runtime, on a CPU) or "auto".
+        any_method: whether methods that need PyTorch will use the model; if not, "auto" chooses ONNX Runtime on a CPU.
     """
     if engine not in ENGINES:
         raise ConfigError(f"engine = {engine!r}: choose from {', '.join(ENGINES)}")

@@ -51,9 +51,10 @@ class TorchBackbone(Backbone):
         self.context_length = int(getattr(self.tokenizer, "context_length", None) or 77)
         self.preprocess = Preprocess.from_open_clip(loaded.preprocess)
         self.tower = TextTower(self.model)
+        #: the model's own temperature, which is not always 100
         self.logit_scale = float(self.model.logit_scale.exp())
         self.model.visual.to(image_dtype, memory_format=torch.channels_last)
-        _ = self.image_fingerprint  # of the weights as they came, before anything is made of them
+        _ = self.image_fingerprint  # hash the original weights before they are converted
         self.acceleration.start(self.model.visual)
         self.image_tower = self._image_tower()
         self._local_towers: dict[LocalSpec, ImageTower] = {}
@@ -61,32 +62,32 @@ class TorchBackbone(Backbone):
 
     @property
     def engine(self) -> TorchEngine:
-        """Encodes photos and runs methods where the model is."""
+        """Encodes photos and runs methods on the model's device."""
         return TorchEngine(self)
 
     @cached_property
     def text_fingerprint(self) -> str:
-        """Hash of everything but the image tower: what a caption embedding depends on."""
+        """Hash of everything except the image tower: what a caption embedding depends on."""
         layers = [layer for name, layer in self.model.named_modules() if not name.startswith("visual")]
         quick = any(type(layer).__name__ == "QuickGELU" for layer in layers)
         own = {key: v for key, v in self.model.state_dict().items() if not key.startswith("visual.")}
-        # the same weights mean something else with another activation
+        # the same weights give other features with another activation
         return _digest("QuickGELU" if quick else "", own)
 
     @cached_property
     def image_fingerprint(self) -> str:
-        """Hash of the image tower, its weights and its layers: what a view's feature depends on."""
+        """Hash of the image tower's weights and layers: what view features depend on."""
         visual = self.model.visual
         return _digest(repr(visual), visual.state_dict())
 
     @cached_property
     def renderer(self) -> Renderer | None:
-        """Makes views where the image tower is, as it wants them; None where they are made on the CPU."""
+        """Renders views on the image tower's device and in its precision; None if views are rendered on the CPU."""
         return self.acceleration.renderer(self.preprocess, self.device, self.image_dtype)
 
     @property
     def arithmetic(self) -> str:
-        """The precision that images are encoded in, in words."""
+        """The precision of image encoding, as text."""
         name = str(self.image_dtype).removeprefix("torch.")
         tf32 = self.device.type == "cuda" and name == "float32" and torch.backends.cudnn.allow_tf32
         return f"{name}, TF32 convolutions" if tf32 else name
@@ -97,11 +98,11 @@ class TorchBackbone(Backbone):
 
     @cached_property
     def local(self) -> Local | None:
-        """How the locations of the image tower's map are read, if it has one; prompts inside it rule that out."""
+        """Reads the local features of the image tower, if it has any; not available with prompts inside the tower."""
         return None if self.reads_context else local_path(self.model.visual)
 
     def tower_of(self, spec: AnySpec) -> ImageTower:
-        """What gives the features of a spec's views: (N, D) of crops, (N, L, D) of the inputs of local views."""
+        """The image tower for a spec: returns (N, D) for crops, (N, L, D) for local views."""
         if not isinstance(spec, LocalSpec):
             return self.image_tower
         if spec not in self._local_towers:
@@ -111,7 +112,7 @@ class TorchBackbone(Backbone):
         return self._local_towers[spec]
 
     def renderer_of(self, spec: AnySpec) -> Renderer | None:
-        """What makes a spec's pixels where the image tower is."""
+        """The device renderer for a spec, if there is one."""
         if not isinstance(spec, LocalSpec):
             return self.renderer
         if spec.size not in self._local_renderers:
@@ -120,23 +121,24 @@ class TorchBackbone(Backbone):
         return self._local_renderers[spec.size]
 
     def asarray(self, values: Array) -> Tensor:
-        """The same numbers as an array on the device that features are on."""
+        """The values as a tensor on the features' device."""
         return torch.as_tensor(values, device=self.device)
 
     def encode_images(self, pixels: Array) -> Tensor:
+        """Unit float32 features (N, D) of normalized images (N, 3, S, S)."""
         return self.image_tower(torch.as_tensor(pixels))
 
     @torch.no_grad()
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:
-        """Unit float32 features (N, D) of sentences, on the CPU; a causal tower skips all padding."""
+        """Unit float32 features (N, D) of sentences, on the CPU; padding is skipped if the tower is causal."""
         if not texts:
-            raise ConfigError("no texts to encode")
+            raise ConfigError("no texts to encode: give at least one")
         tokens = self.tokenizer(list(texts), context_length=self.context_length)
         causal = self.tower.tunable and self.tower.causal
         end = tokens.argmax(dim=-1)  # the end-of-text token has the highest id
         order = end.argsort(stable=True) if causal else torch.arange(len(tokens))
 
-        @torch.no_grad()  # each thread has to be told
+        @torch.no_grad()  # gradient mode is per thread
         def some(rows: Tensor) -> Tensor:
             if not causal:
                 return self.model.encode_text(tokens[rows].to(self.device), normalize=True).cpu().float()  # type: ignore[no-any-return]
@@ -146,19 +148,19 @@ class TorchBackbone(Backbone):
         return torch.cat(each(some, order.split(batch_size), self.device))[order.argsort()]
 
     def _under(self, labels: LabelSet, template: str, context: Tensor | None = None) -> LabelEncoder:
-        """One template's labels; their context can be tuned where the tower has one."""
+        """Labels with one template; their context can be tuned if the tower allows it."""
         prompts = self._layout(labels, template, None if context is None else context.shape[-2])
         if self.tower.tunable:
             return self.acceleration.label_encoder(self.tower, prompts, context)
         if context is not None:
-            raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
+            raise ConfigError(f"{self.name}: this text tower does not accept context vectors")
         return LabelEncoder(self.tower, prompts, None, self.encode_texts(prompts.texts).to(self.device))
 
     def _fixed(self, labels: LabelSet, template: str, features: Tensor) -> LabelEncoder:
         return LabelEncoder(self.tower, self._layout(labels, template), None, features)
 
     def views(self, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
-        """What was encoded, one spec after another; a tower that reads the context gives it as a function of that."""
+        """The encoded views, spec by spec; a tower that depends on the context makes them a function of it."""
         return Views.of(encoded, specs)
 
 
@@ -182,32 +184,32 @@ def open_torch(
 
 
 def pick_device(device: str | torch.device) -> torch.device:
-    """Resolve "auto", an NVIDIA GPU where there is one, and say plainly when a device is not there.
+    """Resolve "auto" to an NVIDIA GPU if there is one, and raise if a device is not available.
 
-    Apple's "mps" is taken when it is asked for; it has not been tried.
+    Apple's "mps" is used on request only; it is untested.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
         if chosen.type not in ("cpu", "cuda", "mps"):
-            raise RuntimeError("another kind")
+            raise RuntimeError("unsupported device type")
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
         there = ", ".join(["cpu", *gpus, *["mps"] * torch.backends.mps.is_available()])
-        raise ConfigError(f"device {str(device)!r} is not available; here there is {there}") from error
+        raise ConfigError(f"device {str(device)!r} is not available; choose from {there}") from error
     return chosen
 
 
 def pick_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torch.dtype:
-    """The precision of an image tower: as told, else bfloat16 on an NVIDIA GPU and float32 elsewhere."""
+    """The precision of an image tower: as given, else bfloat16 on an NVIDIA GPU and float32 elsewhere."""
     if dtype is None:
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype not in DTYPES:
-        raise ConfigError(f"images in {dtype!r}: choose from {', '.join(DTYPES)}")
+        raise ConfigError(f"unknown precision {dtype!r} for images: choose from {', '.join(DTYPES)}")
     return DTYPES[dtype]
 
 

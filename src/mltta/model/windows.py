@@ -9,16 +9,16 @@ from array_api_compat import array_namespace
 from mltta.arrays import Array, mean_windows, normalize
 from mltta.images.specs import LocalSpec
 
-#: features (N, h, w, D), or (N, D), not of unit length, of images (N, 3, S, S)
+#: unnormalized features (N, h, w, D), or (N, D), of images (N, 3, S, S)
 Forward = Callable[[Array], Array]
 
 
 def look_locally(spec: LocalSpec, local: Forward | None, encode: Forward, side: int, pixels: Array) -> Array:
-    """The whole, its quarters and windows (N, 5 + L, D), not of unit length, of inputs (N, 3, S, S).
+    """The whole, its quarters and windows (N, 5 + L, D), unnormalized, of inputs (N, 3, S, S).
 
     Args:
-        local: how to read the tower's map; where there is none, tiles stand for its locations.
-        encode: features of tiles, which are ``side`` pixels wide.
+        local: reads the tower's locations; None uses tiles instead.
+        encode: returns features of tiles, which are ``side`` pixels wide.
     """
     xp = array_namespace(pixels)
     if local is not None:
@@ -33,7 +33,7 @@ def look_locally(spec: LocalSpec, local: Forward | None, encode: Forward, side: 
 
 
 def windows(cells: Array, size: int, step: int) -> Array:
-    """Means (N, L, D) of square windows of locations (N, h, w, D), row by row; a map below their size is one."""
+    """Means (N, L, D) of square windows of locations (N, h, w, D), row by row; a smaller map is a single window."""
     _, h, w, _ = cells.shape
     tall, wide = min(size, h), min(size, w)
     return mean_windows(cells, (tall, wide), (min(step, tall), min(step, wide)))
@@ -50,7 +50,7 @@ def parts(cells: Array) -> Array:
 
 
 def tiles(pixels: Array, side: int) -> Array:
-    """Overlapping squares (N, n, n, 3, side, side) of images (N, 3, S, S), as few as cover them, evenly spread."""
+    """Overlapping squares (N, n, n, 3, side, side) of images (N, 3, S, S): as few as cover them, evenly spaced."""
     size, xp = pixels.shape[-1], array_namespace(pixels)
     n = -(-size // side)
     starts = [round(i * (size - side) / max(1, n - 1)) for i in range(n)]
