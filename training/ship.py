@@ -13,6 +13,7 @@ from pathlib import Path
 from mltta import CaptionBase, load_backbone
 from mltta.model import vocabulary
 from mltta.model.model_folder import SUMS
+from mltta.model.onnx_export import export_model
 from mltta.model.prompts import list_templates
 from mltta.storage.folders import MINI
 from training import tokenizer
@@ -33,6 +34,7 @@ def ship(run: Path, to: Path) -> None:
     CaptionBase.build(texts, backbone).save(to / "captions", compact=True)
     words = backbone.vocabulary("simple")
     name = vocabulary.identity(backbone.text_fingerprint, list_templates("simple"), words.texts)
+    export_model(load_backbone(str(to), device="cpu", accelerate=False), to, to)
     small = vocabulary.Vocabulary(words.texts, words.features.half())
     vocabulary.save_to(to / "vocabulary.safetensors", name, small)
     print(f"{to}: the weights of {run}, {len(texts):,} captions, {len(words.texts):,} words")

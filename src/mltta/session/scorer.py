@@ -98,7 +98,8 @@ class Scorer:
         return [self._scored(item, one, lambda: total) for item, one in zip(photos, said, strict=True)]
 
     def _map(self, work: Callable[[Sequence[Features]], list[Any]], photos: Sequence[Features]) -> list[Any]:
-        return self.engine.map(work, photos, self._at_once)
+        found: list[Any] = self.engine.map(work, photos, self._at_once)
+        return found
 
     def _ask_captions(self, photos: Sequence[Features]) -> None:
         """Compute votes once for all methods with the same views, outside the timing of any method."""
