@@ -50,4 +50,6 @@ class TagCLIPLocal(TagCLIP):
         return features, (like >= like.mean()) * like  # identical locations all attend to each other
 
     def again(self, pixels: Tensor, regions: Tensor) -> Tensor:
-        return self.backbone.encode_images(torch.stack([self.crop(pixels, region) for region in regions]))
+        crops = torch.stack([self.crop(pixels, region) for region in regions])
+        found: Tensor = self.backbone.encode_images(crops)
+        return found

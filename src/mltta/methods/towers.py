@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from mltta.errors import ConfigError
+from mltta.model.backbone import Backbone
 from mltta.model.cpu_passes import CPU_CHUNK
 from mltta.model.local import unmixed
-from mltta.model.torch_backbone import TorchBackbone
 from mltta.model.vit import class_feature, is_plain, patch_tokens
 
 #: bias added to the class token's attention outside of its region
@@ -21,7 +21,7 @@ _SHUT = -1000.0
 class AttentiveViT:
     """A backbone's image tower whose attention can be read and restricted to a region."""
 
-    def __init__(self, backbone: TorchBackbone, wanted_by: str):
+    def __init__(self, backbone: Backbone, wanted_by: str):
         """Args:
         wanted_by: the method to name in the error for an unsuitable tower.
         """
@@ -84,7 +84,7 @@ class PromptedViT:
     ``begin`` does not depend on the prompt and runs once per image; ``finish`` is differentiable.
     """
 
-    def __init__(self, backbone: TorchBackbone, layer: int):
+    def __init__(self, backbone: Backbone, layer: int):
         """Args:
         layer: the prompted block, counted from 0.
         """

@@ -28,6 +28,8 @@ from mltta.model.vocabulary import Vocabulary
 from mltta.storage.folders import embedded_text_tower
 
 if TYPE_CHECKING:
+    from mltta.model.context_views import Views
+    from mltta.model.encoded import Encoded
     from mltta.model.label_encoder import LabelEncoder
     from mltta.model.learned_prompts import AnyPrompts
 
@@ -55,23 +57,36 @@ class Backbone:
     tokenizer: Any
     context_length: int
     preprocess: Preprocess
-    #: the model's own temperature, never 100 by habit
+    #: the model's own temperature, which is not always 100
     logit_scale: float
-    #: hash of everything but the image tower: what a caption embedding depends on
-    text_fingerprint: str
-    #: hash of the image tower, its weights and its layers: what a view's feature depends on
-    image_fingerprint: str
-    #: the precision that images are encoded in, in words
-    arithmetic: str
-    #: how the locations of the image tower's map are read, if it has one
+    #: reads the local features of the image tower, if it has any
     local: Any
-    #: makes views where the image tower is; None where they are made on the CPU
+    #: renders views on the image tower's device; None if views are rendered on the CPU
     renderer: Any = None
     acceleration: Any
     image_tower: Any
+    #: with PyTorch only: the model, its text tower, and the precision of its image tower
+    model: Any
+    tower: Any
+    image_dtype: Any
 
     def __init__(self) -> None:
         self._vocabularies: dict[tuple[str, ...], Vocabulary] = {}
+
+    @property
+    def text_fingerprint(self) -> str:
+        """Hash of everything except the image tower: what a caption embedding depends on."""
+        raise NotImplementedError
+
+    @property
+    def image_fingerprint(self) -> str:
+        """Hash of the image tower's weights and layers: what view features depend on."""
+        raise NotImplementedError
+
+    @property
+    def arithmetic(self) -> str:
+        """The precision of image encoding, and the engine if it is not PyTorch, as text."""
+        raise NotImplementedError
 
     @property
     def is_embedded(self) -> bool:
@@ -79,23 +94,23 @@ class Backbone:
         return self.text_fingerprint == embedded_text_tower()
 
     def tower_of(self, spec: AnySpec) -> Any:
-        """What gives the features of a spec's views: (N, D) of crops, (N, L, D) of the inputs of local views."""
+        """The image tower for a spec: returns (N, D) for crops, (N, L, D) for local views."""
         raise NotImplementedError
 
     def renderer_of(self, spec: AnySpec) -> Any:
-        """What makes a spec's pixels where the image tower is."""
+        """The device renderer for a spec, if there is one."""
         return None
 
     def asarray(self, values: Array) -> Array:
-        """The same numbers as an array on the device that features are on."""
+        """The values as an array on the features' device."""
         raise NotImplementedError
 
     def encode_images(self, pixels: Array) -> Array:
-        """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
+        """Unit float32 features (N, D) of normalized images (N, 3, S, S)."""
         return self.image_tower(self.asarray(pixels))
 
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Array:
-        """Unit float32 features (N, D) of sentences, on the CPU; a causal tower skips all padding."""
+        """Unit float32 features (N, D) of sentences, on the CPU; padding is skipped if the tower is causal."""
         raise NotImplementedError
 
     def encode_labels(
@@ -185,8 +200,12 @@ class Backbone:
         """Key of text features: the tower, and its learned prompts."""
         return self.text_fingerprint + (f" {self.prompts.digest}" if self.prompts is not None else "")
 
+    def views(self, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
+        """The encoded views as functions of a context, for methods that tune one."""
+        raise NotImplementedError
+
     def _under(self, labels: LabelSet, template: str, context: Array | None = None) -> LabelEncoder:
-        """One template's labels; their context can be tuned where the tower has one."""
+        """Labels with one template; their context can be tuned if the tower allows it."""
         raise NotImplementedError
 
     def _fixed(self, labels: LabelSet, template: str, features: Array) -> LabelEncoder:

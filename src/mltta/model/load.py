@@ -58,7 +58,7 @@ def load_backbone(
     """
     if engine not in ENGINES:
         raise ConfigError(f"engine = {engine!r}: choose from {', '.join(ENGINES)}")
-    asked = {"weights": weights, "image_dtype": image_dtype, "quick_gelu": quick_gelu}
+    asked: dict[str, Any] = {"weights": weights, "image_dtype": image_dtype, "quick_gelu": quick_gelu}
     asked |= {"accelerate": accelerate, "random_weights": random_weights}
     here = find_spec("torch") is not None
     if engine != "torch":
@@ -77,7 +77,7 @@ def load_backbone(
         raise needs_torch("the engine torch")
     from mltta.model.torch_backbone import open_torch
 
-    opened = {"allow_torchscript": allow_torchscript, "allow_remote_code": allow_remote_code}
+    opened: dict[str, Any] = {"allow_torchscript": allow_torchscript, "allow_remote_code": allow_remote_code}
     backbone = open_torch(model, device=device, **asked, **opened)
     if prompts is None:
         return backbone

@@ -17,6 +17,7 @@ from torch import Tensor
 from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, LocalSpec
 from mltta.labels import LabelSet
+from mltta.model.backbone import Backbone
 from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
 from mltta.model.label_encoder import TextTower
@@ -42,7 +43,7 @@ class MaPLeBackbone(TorchBackbone):
     prompts: MaPLe
     reads_context = True
 
-    def __init__(self, base: TorchBackbone, prompts: MaPLe):
+    def __init__(self, base: Backbone, prompts: MaPLe):
         self.__dict__.update(base.__dict__)  # the weights are shared
         for own in ("text_fingerprint", "image_fingerprint", "local"):
             self.__dict__.pop(own, None)
@@ -62,7 +63,7 @@ class MaPLeBackbone(TorchBackbone):
         self.image_tower = self._image_tower()
         self._local_towers, self._vocabularies = {}, {}
 
-    def _check(self, base: TorchBackbone) -> None:
+    def _check(self, base: Backbone) -> None:
         visual, source = self.model.visual, self.prompts.source
         if not is_plain(visual):
             raise ConfigError(
@@ -123,8 +124,10 @@ class MaPLeBackbone(TorchBackbone):
         return PromptedViews(self, encoded, specs)
 
 
-def with_prompts(backbone: TorchBackbone, prompts: AnyPrompts | str | Path) -> TorchBackbone:
+def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbone:
     """A backbone that uses learned prompts; CoOp's only change the initial context of labels."""
+    if not backbone.any_method:
+        raise ConfigError("learned prompts do not run on ONNX Runtime: --engine torch")
     learned = prompts if isinstance(prompts, (CoOp, MaPLe)) else load_prompts(prompts)
     if (own := backbone.prompts) is not None:
         raise ConfigError(f"{backbone.name} already uses {own.title} prompts: pass it without them")

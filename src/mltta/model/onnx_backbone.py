@@ -91,6 +91,7 @@ class OnnxBackbone(Backbone):
     arithmetic = "float32, ONNX Runtime"
     device = Cpu()
     acceleration = Plain()
+    image_tower: OnnxTower
 
     def __init__(self, folder: Path, name: str):
         super().__init__()
@@ -102,7 +103,7 @@ class OnnxBackbone(Backbone):
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise WeightsError(f"{folder / ABOUT} is of another version: run `mltta models export` again")
         self.name, self.folder = name, folder
-        self.text_fingerprint, self.image_fingerprint = about["text"], about["image"]
+        self._about: dict[str, Any] = about
         self.logit_scale = float(about["logit_scale"])
         #: the input side in pixels, if the image tower takes no other
         self.fixed: int | None = about["fixed"]
@@ -115,6 +116,14 @@ class OnnxBackbone(Backbone):
     def __getstate__(self) -> dict[str, Any]:
         """Without the open graphs, which another process opens itself."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_image", "_text")}
+
+    @property
+    def text_fingerprint(self) -> str:
+        return str(self._about["text"])
+
+    @property
+    def image_fingerprint(self) -> str:
+        return str(self._about["image"])
 
     @cached_property
     def _image(self) -> Any:
@@ -154,7 +163,7 @@ class OnnxBackbone(Backbone):
 
         parts = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
         found = np.concatenate(list(self.engine.threads.map(some, parts)))
-        return found[np.argsort(order)]  # type: ignore[no-any-return]
+        return found[np.argsort(order)]
 
     def _under(self, labels: LabelSet, template: str, context: Array | None = None) -> LabelEncoder:
         if context is not None:

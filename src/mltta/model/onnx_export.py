@@ -72,12 +72,13 @@ class _Text(nn.Module):
 def _attend(attn: nn.MultiheadAttention, x: Tensor, mask: Tensor) -> Tensor:
     """Attention of sequences (N, L, W); torch's own is traced with the length of the example."""
     heads = [
-        part.unflatten(-1, (attn.num_heads, -1)).transpose(1, 2)
+        part.reshape(*part.shape[:2], attn.num_heads, -1).transpose(1, 2)
         for part in F.linear(x, attn.in_proj_weight, attn.in_proj_bias).chunk(3, dim=-1)
     ]
     query, key, value = heads  # (N, H, L, W / H)
     weight = (query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5 + mask).softmax(-1)
-    return attn.out_proj((weight @ value).transpose(1, 2).flatten(2))
+    found: Tensor = attn.out_proj((weight @ value).transpose(1, 2).flatten(2))
+    return found
 
 
 def export_model(backbone: Any, folder: Path, source: Path | None = None) -> None:
@@ -163,12 +164,12 @@ def _trace(
     """
     import onnx
 
-    how = {"opset_version": OPSET, "dynamo": False, "do_constant_folding": False}
+    how: dict[str, Any] = {"opset_version": OPSET, "dynamo": False, "do_constant_folding": False}
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # the exporter is deprecated, and what it warns of is compared
         mode = torch.onnx.TrainingMode.PRESERVE  # norms stay apart, under the names of their weights
-        names = {"input_names": list(axes), "output_names": outputs, "dynamic_axes": dict(axes)}
-        torch.onnx.export(module.eval(), inputs, str(file), training=mode, **names, **how)
+        how |= {"input_names": list(axes), "output_names": outputs, "dynamic_axes": dict(axes)}
+        torch.onnx.export(module.eval(), inputs, str(file), training=mode, **how)
     model = onnx.load(str(file))
     _pad_in_convolutions(model.graph)
     _drop_unused(model.graph)
@@ -186,7 +187,10 @@ def _trace(
             own = f"{tensor.name} as kept"
             casts.append(onnx.helper.make_node("Cast", [own], [tensor.name], to=tensor.data_type))
         place = {"location": weights.name, "offset": start + begin, "length": end - begin}
-        tensor.CopyFrom(onnx.TensorProto(name=own, data_type=kind, dims=said["shape"], data_location=1))
+        external = onnx.TensorProto.EXTERNAL
+        tensor.CopyFrom(
+            onnx.TensorProto(name=own, data_type=kind, dims=said["shape"], data_location=external)
+        )
         tensor.external_data.extend(
             onnx.StringStringEntryProto(key=key, value=str(value)) for key, value in place.items()
         )

@@ -35,6 +35,11 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 class TorchBackbone(Backbone):
     """A frozen open_clip model on PyTorch."""
 
+    acceleration: Acceleration
+    image_tower: ImageTower
+    device: torch.device
+    tower: TextTower
+
     def __init__(
         self,
         loaded: weights_.Loaded,
@@ -67,7 +72,6 @@ class TorchBackbone(Backbone):
 
     @cached_property
     def text_fingerprint(self) -> str:
-        """Hash of everything except the image tower: what a caption embedding depends on."""
         layers = [layer for name, layer in self.model.named_modules() if not name.startswith("visual")]
         quick = any(type(layer).__name__ == "QuickGELU" for layer in layers)
         own = {key: v for key, v in self.model.state_dict().items() if not key.startswith("visual.")}
@@ -76,7 +80,6 @@ class TorchBackbone(Backbone):
 
     @cached_property
     def image_fingerprint(self) -> str:
-        """Hash of the image tower's weights and layers: what view features depend on."""
         visual = self.model.visual
         return _digest(repr(visual), visual.state_dict())
 
@@ -87,7 +90,6 @@ class TorchBackbone(Backbone):
 
     @property
     def arithmetic(self) -> str:
-        """The precision of image encoding, as text."""
         name = str(self.image_dtype).removeprefix("torch.")
         tf32 = self.device.type == "cuda" and name == "float32" and torch.backends.cudnn.allow_tf32
         return f"{name}, TF32 convolutions" if tf32 else name

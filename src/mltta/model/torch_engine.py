@@ -21,7 +21,7 @@ from mltta.model.cpu_passes import encode_alone
 from mltta.model.passes import gradients_after_fork, side_by_side
 
 if TYPE_CHECKING:
-    from mltta.model.backbone import Backbone
+    from mltta.model.torch_backbone import TorchBackbone
     from mltta.session.prepare import Prepared
 
 log = logging.getLogger("mltta")
@@ -60,7 +60,7 @@ class TorchEngine:
     On a CPU each photo is processed alone on one thread, so its results never depend on the other photos.
     """
 
-    def __init__(self, backbone: Backbone):
+    def __init__(self, backbone: TorchBackbone):
         self._backbone, self._device = backbone, backbone.device
         #: whether a batch should start before the previous one has finished
         self.waits = self._device.type != "cpu"
@@ -150,7 +150,7 @@ class TorchEngine:
 
 
 def encode(
-    backbone: Backbone,
+    backbone: TorchBackbone,
     photos: Sequence[Prepared],
     seed: int = 0,
     at_once: Halving | None = None,
@@ -188,7 +188,7 @@ def encode(
 
 
 def _together(
-    backbone: Backbone, photos: Sequence[Prepared], specs: tuple[AnySpec, ...], seed: int, filled: int
+    backbone: TorchBackbone, photos: Sequence[Prepared], specs: tuple[AnySpec, ...], seed: int, filled: int
 ) -> list[Encodings]:
     """Encode photos that miss the same specs, in large passes padded to ``filled`` photos."""
 
@@ -210,7 +210,7 @@ def _together(
     return [{spec: features[i] for spec, features in rounded.items()} for i in range(len(photos))]
 
 
-def _pixels(backbone: Backbone, photos: Sequence[Prepared], spec: AnySpec, seed: int) -> Tensor:
+def _pixels(backbone: TorchBackbone, photos: Sequence[Prepared], spec: AnySpec, seed: int) -> Tensor:
     """All views (B, N, 3, S, S) of a spec, rendered on the device, or earlier on the CPU."""
     decoded = [photo for photo in photos if photo.decoded is not None]
     renderer = backbone.renderer_of(spec)

@@ -74,7 +74,8 @@ class FeatureStream:
     @cached_property
     def at_once(self) -> Halving:
         """How many photos are processed per batch."""
-        return self.backbone.engine.batches(self.execution.batch_size)
+        found: Halving = self.backbone.engine.batches(self.execution.batch_size)
+        return found
 
     def __getstate__(self) -> dict[str, Any]:
         """Drop the batch size: another machine chooses its own."""
