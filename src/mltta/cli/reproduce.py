@@ -30,7 +30,7 @@ SHOWN = ("clip", "tpt", "rlcf", "ml-tta")
 
 
 class ReproduceOptions(DatasetRunOptions, DeviceOptions):
-    """The paper's tables and figures, run on your data and weights.
+    """Reproduce the tables and figures of the ML-TTA paper on your data and weights.
 
     **Examples**
 
