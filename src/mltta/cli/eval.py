@@ -68,6 +68,9 @@ class EvalOptions(DatasetOptions, groups.AnswerOptions, groups.DatasetRunOptions
         "Method name (see `mltta methods`) or path to a Python file (default: clip and ml-tta). May be repeated.",
     )
     orders: int = option(1, "Online methods: number of image orders to measure.", min=1, panel=groups.METHOD)
+    variations: Path | None = option(
+        None, "Generated images for difftpt (see `mltta variations`).", metavar="DIR", panel=groups.METHOD
+    )
     out: Path = option(Path("results"), "Folder for results.", "-o")
     no_cache: bool = option(False, "Do not cache features.", panel=groups.PERFORMANCE)
     fresh: bool = option(False, "Discard earlier results of these methods.")
@@ -101,7 +104,8 @@ def eval_(options: EvalOptions) -> None:
 
     recipes, images, backbone = recipes_of(options), dataset_of(options), groups.open_backbone(options)
     with spread_by(options) as spread, counted("evaluating", len(images)) as progress:
-        how = groups.asked(options) | options.chosen("out", "fresh") | {"cache": not options.no_cache}
+        how = groups.asked(options) | options.chosen("out", "fresh")
+        how |= {"cache": not options.no_cache, "generated": options.variations}
         done = evaluate(images, backbone, recipes, progress=progress, spread=spread, **how)
     if not any(len(result.scored) for result in done.results):  # there is no table
         fail(done.results, images)
@@ -115,11 +119,13 @@ def eval_(options: EvalOptions) -> None:
 
 def recipes_of(options: EvalOptions) -> list[Recipe]:
     """What is measured: each method with its settings, online ones in several orders."""
-    from mltta.evaluation.recipes import Recipe
+    from mltta.evaluation.recipes import Recipe, uses_variations
     from mltta.methods import method_class
 
     # a method from a file goes by the name that it registers
     names = [method_class(name).name for name in options.method or DEFAULT_METHODS]
+    if options.variations is not None and not any(map(uses_variations, names)):
+        raise ConfigError(f"--variations: difftpt uses generated images, and {', '.join(names)} do not")
     if not options.method:
         typer.echo(f"no --method given: running {' and '.join(names)}", err=True)
     chosen = settings_of(names, options.set, options.settings)

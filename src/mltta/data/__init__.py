@@ -19,7 +19,7 @@ from mltta.data.voc import load_voc
 from mltta.errors import ConfigError, DatasetError
 from mltta.labels import LabelSource
 
-__all__ = ["Dataset", "DatasetError", "list_datasets", "load_dataset"]
+__all__ = ["Dataset", "DatasetError", "list_datasets", "load_dataset", "named_dataset"]
 
 _LOADERS: dict[str, Callable[..., Dataset]] = {
     "voc2007": partial(load_voc, year=2007, split="test"),
@@ -81,3 +81,12 @@ def load_dataset(
             has = ", ".join(o for o in given if o in known)
             raise ConfigError(f"the dataset {key} has no option {option}; it has {has}")
     return _LOADERS[key](root, **options)
+
+
+def named_dataset(given: str) -> Dataset:
+    """Open a dataset from one word, NAME[:SPLIT]=DIR, such as voc2012=VOCdevkit."""
+    what, equals, folder = given.partition("=")
+    if not equals:
+        raise ConfigError(f"--data {given}: give a dataset's name and its folder, as voc2012=VOCdevkit")
+    name, _, split = what.partition(":")
+    return load_dataset(name, folder, split=split or None)
