@@ -4,7 +4,7 @@
 
 Scores of random weights mean nothing; checked is that they are finite and that photos differ. The
 tokenizers of SigLIP and MetaCLIP 2 come from the hub, so a stand-in takes their place: CLIP's words between their
-special tokens. One template in the place of seven, as the 2,873 words of the background take a CPU minutes with each.
+special tokens. One template instead of seven, because the 2,873 words of the background take minutes on a CPU.
 """
 
 from __future__ import annotations

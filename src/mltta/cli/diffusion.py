@@ -57,7 +57,9 @@ def variations(options: VariationsOptions) -> None:
     for out, names, images in _sources(options):
         if len(set(names)) < len(names):
             twice = next(name for name, count in Counter(names).items() if count > 1)
-            raise ConfigError(f"several photos are named {twice!r}: variations are kept by name, so rename one")
+            raise ConfigError(
+                f"several photos are named {twice!r}: variations are kept by name, so rename one"
+            )
         part = list(names)[: options.first][share]
         pairs = zip(part, images[: options.first][share], strict=True)
         with counted(out.name, len(part)) as moved:

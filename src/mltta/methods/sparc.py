@@ -54,9 +54,12 @@ class SPARC(TransductiveMethod):
         if self.inner is not None:
             if self.inner.online or self.inner.transductive:
                 raise ConfigError(
-                    f"sparc: {config.over} is not episodic: give over=METHOD that looks at one image alone"
+                    f"sparc: {config.over} is not episodic. Name a method that is, e.g. tagclip"
                 )
-            self.requires = self.requires | self.inner.requires
+            self.requires, self.reconstruction = (
+                self.requires | self.inner.requires,
+                self.inner.reconstruction,
+            )
         texts = problem.labels.texts
         together = label_groups(problem.captions, texts, config.pair_share, config.triple_share)
         prompts = [_prompt([texts[i] for i in group]) for group in together]
