@@ -86,7 +86,7 @@ class Method(ABC):
     #: whether it answers only when it has seen all images; then it is a TransductiveMethod
     transductive: ClassVar[bool] = False
     #: whether it is written from a description, for want of public code; tables mark it
-    reconstruction: ClassVar[bool] = False
+    reconstruction: bool = False
 
     def __init__(self, problem: Problem, config: Any):
         if "context" in self.requires and not problem.text.tunable:
