@@ -1,10 +1,10 @@
-"""What adapting does to the logits of an image's labels: the paper's Figure 1a, over a whole dataset.
+"""Effect of adaptation on the logits of an image's labels: the paper's Figure 1a, over a whole dataset.
 
     mltta eval voc2012 --data VOC --method clip --method tpt --method ml-tta --out RESULTS
     python benchmarks/label_logits.py RESULTS/voc2012-val/mini-clip-* RESULTS/voc2012-val/mini-tpt-* …
 
-The first result is what changes are measured against. Only images with two labels or more count. Logits are the mean
-over a method's prompts.
+The first result is the reference. Only images with at least two labels are used. Logits are averaged over a method's
+prompts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> None:
     before = first.branches().mean(axis=1)[several]
     positive = truth[several]
     top = before == np.where(positive, before, -np.inf).max(axis=1, keepdims=True)
-    print(f"{several.sum()} images with two labels or more\n")
+    print(f"{several.sum()} images with at least two labels\n")
     print(
         "| method | all true labels rise | best true label | other true labels | absent labels |\n|---|---|---|---|---|"
     )
