@@ -50,7 +50,7 @@ def test_photos_and_datasets_get_variations_that_difftpt_reads(photos, tmp_path)
     assert "difftpt" in scores.stdout
     moved = shutil.move(made / NAME, tmp_path / "moved")  # what is in the folder counts, not where it lies
     again = evaluate(photos, "--method", "difftpt", "--variations", moved)
-    assert "difftpt (views=4, generated_views=3, steps=1): 3 images were done before" in again.stderr
+    assert "difftpt (views=4, generated_views=3, steps=1): 3 images were already done" in again.stderr
     runs = {result.run["method"]: result.run for result in find_results([tmp_path / "results"])}
     assert runs["difftpt"]["settings"] == {"views": 4, "generated_views": 3, "steps": 1}
     assert (runs["clip"]["generated"], len(runs["difftpt"]["generated"])) == (None, 16)
