@@ -87,13 +87,16 @@ def test_what_is_missing_is_said(photos, tmp_path, monkeypatch):
     assert "give photos or folders" in mltta("variations", check=2).stderr
     assert "give K/N" in mltta("variations", photos, "--shard", "2/2", check=2).stderr
     assert "`mltta variations`" in evaluate(photos, "--method", "difftpt", check=2).stderr
-    assert "clip do not" in evaluate(photos, "--method", "clip", "--variations", tmp_path, check=2).stderr
+    assert (
+        "no method uses generated images: clip"
+        in evaluate(photos, "--method", "clip", "--variations", tmp_path, check=2).stderr
+    )
 
 
 def test_unreadable_photos_are_listed(photos, tmp_path, monkeypatch):
     (photos / "1.png").write_text("not an image")
     done = mltta("variations", photos, "-o", tmp_path / "made", "-n", 2, check=1)
-    assert "1 photos have no variations" in done.stderr
+    assert "photos without variations: 1" in done.stderr
     assert f"{tmp_path / 'made'}: 1" in done.stderr
 
 
