@@ -128,14 +128,11 @@ def places_of(options: ReproduceOptions, unfit: dict[str, str]) -> Iterator[Benc
 
 def dataset_of(given: str, options: ReproduceOptions) -> tuple[str, Dataset, bool]:
     """A dataset as it was named: its key, its images, and whether they are those of the paper."""
-    from mltta.data import load_dataset
+    from mltta.data import named_dataset
 
-    what, equals, folder = given.partition("=")
-    if not equals:
-        raise ConfigError(f"--data {given}: give a dataset's name and its folder, as voc2012=VOCdevkit")
-    name, _, split = what.partition(":")
-    dataset = load_dataset(name, folder, split=split or None)
+    dataset = named_dataset(given)
     typer.echo(dataset.summary(), err=True)
+    name, _, split = given.partition("=")[0].partition(":")
     key = "".join(filter(str.isalnum, name.lower()))
     return key, cut(dataset, options, options.seed), not split and options.corrupt is None
 
