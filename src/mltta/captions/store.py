@@ -265,13 +265,16 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     """
     if backbone.is_embedded:
         return CaptionBase.load(MINI / "captions", backbone)
-    shipped = MINI / "captions" / "texts.txt"
-    name = f"{backbone.text_fingerprint}-{_digest(shipped.read_text('utf-8'))[:8]}"
+    return kept_captions(read_texts(MINI / "captions" / "texts.txt"), backbone)
+
+
+def kept_captions(texts: Sequence[str], backbone: Backbone) -> CaptionBase:
+    """Sentences in a backbone's space, embedded once and kept in the cache folder."""
+    name = f"{backbone.text_fingerprint}-{_digest(chr(10).join([*texts, '']))[:8]}"
     kept = cache_folder() / "captions" / name
     try:
         return CaptionBase.load(kept, backbone)
     except CaptionError:
-        texts = read_texts(shipped)
         log.info("embedding %d captions for %s, once", len(texts), backbone.name)
         base = CaptionBase.build(texts, backbone)
     try:
@@ -279,6 +282,20 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     except OSError as error:
         log.warning("the embedded captions could not be kept in %s: %s", kept, error)
     return base
+
+
+def fitting_captions(
+    source: CaptionBase | str | os.PathLike[str] | None, backbone: Backbone
+) -> CaptionBase | Literal[False]:
+    """The captions of a source in a backbone's space: texts of other backbones are embedded once and kept."""
+    if source is None:
+        return default_captions(backbone)
+    if isinstance(source, CaptionBase) or os.fspath(source) == NONE:
+        return chosen_captions(source, backbone)
+    bases = [CaptionBase.load(folder) for folder in base_folders(source)]
+    if fitting := [base for base in bases if base.fingerprint == backbone.text_fingerprint]:
+        return fitting[0]
+    return kept_captions(bases[0].texts if bases else read_texts(source), backbone)
 
 
 def _digest(text: str) -> str:
