@@ -8,17 +8,16 @@ from dataclasses import replace
 
 import pytest
 
-from mltta.captions.store import CaptionBase
 from mltta.cli import main
-from mltta.cli.reproduce import load_several, paper_model
+from mltta.cli.places import load_several, paper_model
 from mltta.errors import ConfigError
 from mltta.evaluation.comparison import comparison_page, example_section
 from mltta.evaluation.summary import Summary
 from mltta.model.learned_prompts import save_prompts
 from mltta.model.maple import with_prompts
 from mltta.reproduction.paper import Setting
-from mltta.reproduction.rerun import Bench, Reproduction, own_table, paper_tables, settings_of, view_figure
-from mltta.storage.folders import cache_folder
+from mltta.reproduction.filled import own_table, paper_tables, settings_of, view_figure
+from mltta.reproduction.rerun import Bench, Reproduction
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
 from tests.model.prompted import coop_of, maple, tiny
@@ -63,12 +62,11 @@ def test_what_cannot_be_run_is_told_and_its_cell_stays_empty(place, done):
     assert all(cell.ours is None for row in table.rows for cell in row.cells)
 
 
-def test_learned_prompts_fill_the_cells_of_their_rows_of_table_2(place, done):
+def test_learned_prompts_fill_the_cells_of_their_rows_of_table_2(place, done, tmp_path):
     prompted = {"coop": with_prompts(tiny(), coop_of()), "maple": with_prompts(tiny(), maple())}
-    there = replace(place, backbone=tiny(), prompted=prompted)
-    for backbone in (tiny(), prompted["maple"]):  # a few captions kept in place of 16,000 embedded anew
-        few = CaptionBase.build([f"A {label} in the sun." for label in place.dataset.labels], backbone)
-        few.save(cache_folder() / "captions" / backbone.text_fingerprint)
+    few = tmp_path / "few.txt"
+    few.write_text("".join(f"A {label} in the sun.\n" for label in place.dataset.labels))
+    there = replace(place, backbone=tiny(), prompted=prompted, captions=str(few))
     wanted = [Setting.of("", "clip", "", init=init) for init in INITS]
     done.measure(there, wanted)
     found = {

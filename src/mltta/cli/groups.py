@@ -24,16 +24,19 @@ class DeviceOptions(Options, panel=PERFORMANCE):
     )
 
 
-class WeightsOptions(DeviceOptions, panel="Model"):
+class FileOptions(DeviceOptions, panel="Model"):
+    quick_gelu: bool | None = option(None, "Whether a local weights file was trained with QuickGELU.")
+    allow_torchscript: bool = option(False, "Open OpenAI's original .pt archive (may execute code).")
+    allow_remote_code: bool = option(False, "Run the tokenizer code of a model folder or repository.")
+
+
+class WeightsOptions(FileOptions, panel="Model"):
     weights: str | None = option(None, "A pretrained tag or a local weights file.")
     prompts: str | None = option(
         None,
         "Learned prompts instead of a template: CoOp's, MaPLe's or ours, or hf-hub:ORG/NAME.",
         metavar="FILE",
     )
-    quick_gelu: bool | None = option(None, "Whether a local weights file was trained with QuickGELU.")
-    allow_torchscript: bool = option(False, "Open OpenAI's original .pt archive (may execute code).")
-    allow_remote_code: bool = option(False, "Run the tokenizer code of a model folder or repository.")
 
 
 class ModelOptions(WeightsOptions, panel=None):
@@ -55,13 +58,17 @@ class CaptionOptions(Options, panel=LABELS):
     )
 
 
-class QuestionOptions(CaptionOptions, SynonymOptions, panel=LABELS):
+class PromptOptions(SynonymOptions, panel=LABELS):
     template: str | None = option(
         None,
         "Prompt with {} for the label; openai or simple: open_clip's sets, for methods that tune no prompt.",
         show_default="the method's own",
     )
     descriptions: Path | None = option(None, "JSON file {label: [sentences]}, averaged with the template.")
+
+
+class QuestionOptions(CaptionOptions, PromptOptions, panel=LABELS):
+    """How labels are put to a model."""
 
 
 class MethodOptions(Options, panel=METHOD):
@@ -130,12 +137,13 @@ class RayOptions(SpreadOptions, panel="Cluster"):
     shard_size: int | None = option(None, "Photos per shard (default: 32, growing to 1,024).", min=1)
 
 
-def open_backbone(options: DeviceOptions, model: str | None = None) -> Backbone:
-    """The model that the options name, or one of several; the embedded one if they name none."""
+def open_backbone(options: DeviceOptions, model: str | None = None, **more: Any) -> Backbone:
+    """The model that the options name, or one of several, with more options; by default the embedded one."""
     from mltta.model.load import load_backbone
 
-    group = WeightsOptions if isinstance(options, WeightsOptions) else DeviceOptions
-    given = options.chosen(*(one.name for one in fields(group)))
+    kinds = (WeightsOptions, FileOptions, DeviceOptions)
+    group = next(kind for kind in kinds if isinstance(options, kind))
+    given = options.chosen(*(one.name for one in fields(group))) | more
     name = model or getattr(options, "model", None) or (None if given.get("weights") else "mini")
     return load_backbone(name, image_dtype=given.pop("dtype"), **given)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from textwrap import fill
 from typing import Any
@@ -10,12 +11,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
+from mltta.errors import ConfigError
+from mltta.evaluation.recipes import Recipe
 from mltta.images.decode import load_image
 from mltta.images.specs import ViewSpec
 from mltta.images.views import Preprocess, render_views
 from mltta.methods.ml_tta import MLTTA
 from mltta.objectives import bind_labels, entropy, select_confident
+from mltta.reproduction.rerun import Bench, open_captions
 from mltta.session.features import encode_images
+from mltta.session.question import Question
 from mltta.tables.svg import PALETTE, Drawing, drawing, to_svg
 
 SHOWN, LABELS = 4, 6
@@ -37,6 +42,25 @@ class Passage:
     entropies: list[float]
     #: (C,) of the clean view, by prompt after the step
     scores: dict[str, Any]
+
+
+def follow_one(place: Bench, recipe: Recipe, options: Mapping[str, Any]) -> Drawing:
+    """Draw what ML-TTA makes of the image with the most labels of a place.
+
+    Args:
+        options: of the run, as `evaluate` takes them.
+    """
+    dataset, asked = place.dataset, {name: options.get(name) for name in ("template", "descriptions")}
+    question = Question(
+        place.backbone, dataset.labels, captions=open_captions(place.captions, place.backbone), **asked
+    )
+    method = question.method(recipe.method, recipe.preset, **recipe.options)
+    if not isinstance(method, MLTTA) or not isinstance(method.needs[0], ViewSpec):
+        raise ConfigError("the drawing needs ml-tta with crops")
+    row = int((dataset.targets == 1).sum(axis=1).argmax())
+    truth = {dataset.labels.names[i] for i in (dataset.targets[row] == 1).nonzero()[0]}
+    way = follow(method, dataset.images[row], options.get("seed", 0))
+    return overview(f"{dataset.ids[row]} through ML-TTA, {place.title}", way, list(dataset.labels.names), truth)
 
 
 def follow(method: MLTTA, source: Any, seed: int = 0) -> Passage:
@@ -76,17 +100,18 @@ def overview(title: str, way: Passage, labels: list[str], truth: set[str]) -> Dr
         frames = above.subplots(1, 1 + SHOWN)
         for frame in frames:
             frame.set_axis_off()
-        frames[0].set_title(f"the image and {len(way.kept)} confident\nof {len(way.views)} views")
+        many = f"image, and {len(chosen)} of the\n{len(way.kept)} most confident of {len(way.views)} views"
+        frames[0].set_title(many, fontsize=7)
         for frame, view in zip(frames[1:], chosen, strict=False):
             said = f"“{way.captions[view]}”\nk = {way.k[view]}, entropy {way.entropies[view]:.2f}"
             frame.set_title("\n".join(fill(line, 26) for line in said.splitlines()), fontsize=7, fontweight="normal")
-        start, view = way.logits[0], chosen[0]
+        start, view = way.logits[0], max(chosen, key=lambda view: way.k[view])
         top = np.argsort(-way.logits[view], kind="stable")[:LABELS]
         changes = {name: own - start for name, own in way.scores.items()}
         both = {"CLIP": start, "ML-TTA": sum(way.scores.values()) / len(way.scores)}
         best = np.argsort(-start, kind="stable")[:LABELS]
         panels = [
-            ("first view: logits and bound logits", top, {"logit": way.logits[view], "bound": way.bound[view]}),
+            (f"view with k = {way.k[view]}: logits, and bound", top, {"logit": way.logits[view], "bound": way.bound[view]}),
             ("image: change after one step, by prompt", best, changes),
             ("image: logits, mean of the prompts", best, both),
         ]

@@ -171,10 +171,14 @@ class Reproduction:
         found, skipped = run_each(place, backbone, recipes, orders=range(self.orders), **options)
         self.skipped |= {f"{TITLES[s.method]} on {place.model}, {place.key}": why for s, why in skipped.items()}
         if found and (base := open_captions(place.captions, backbone)):
-            self.bases[base.digest] = f"{len(base):,} " + ("included" if place.captions is None else "given")
+            name = "included" if place.captions is None else "given"
+            name = Path(place.captions).name if isinstance(place.captions, str) else name
+            self.bases[base.digest] = f"{len(base):,} ({name})"
         for setting, (method, line) in found.items():
             self.found[setting] = line
             first, whole = line.summaries[0], line.map()
+            if len(line.summaries) == 1:
+                first.save()  # with the samples of the interval, which take long
             note = "taught by itself" if line.run["teacher"] == "self" else ""
             self.measured[setting] = replace(whole, note=whole.note or note)
             for metric in sorted(settings[setting] - {"mAP", *TIMES}):
