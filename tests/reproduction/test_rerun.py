@@ -15,8 +15,8 @@ from mltta.evaluation.comparison import comparison_page, example_section
 from mltta.evaluation.summary import Summary
 from mltta.model.learned_prompts import save_prompts
 from mltta.model.maple import with_prompts
-from mltta.reproduction.paper import Setting
 from mltta.reproduction.filled import own_table, paper_tables, settings_of, view_figure
+from mltta.reproduction.paper import Setting
 from mltta.reproduction.rerun import Bench, Reproduction
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset

@@ -70,7 +70,12 @@ class Plan:
             yield self._tried("data", name, data.get(name), self._data)
         for name in dict.fromkeys(key.rstrip("0123456789") for key in self.names("dataset", list(data))):
             source = places.captions_of(options, name) or next(
-                (found for key in data if (found := places.captions_of(options, key)) and key.startswith(name)), None
+                (
+                    found
+                    for key in data
+                    if (found := places.captions_of(options, key)) and key.startswith(name)
+                ),
+                None,
             )
             yield self._tried("captions", name, source, self._captions)
         inits = {setting.init for setting in self.settings} - {"template"}
@@ -81,7 +86,9 @@ class Plan:
                 yield self._tried("variations", name, options.variations, self._variations)
         if any(setting.method == "rlcf" for setting in self.settings):
             own = options.teacher in (None, "self")
-            said = "the model itself; the paper has --teacher ViT-L-14:openai" if own else str(options.teacher)
+            said = (
+                "the model itself; the paper has --teacher ViT-L-14:openai" if own else str(options.teacher)
+            )
             yield Need("teacher", "rlcf", "differs" if own else "ok", said)
 
     def _tried(self, kind: str, name: str, given: Any, look: Any) -> Need:
@@ -186,5 +193,7 @@ def print_plan(options: ReproduceOptions) -> None:
     typer.echo("Adapting, decoding and generating come on top; their time was not measured for all methods.")
     typer.echo(f"Cache: {size / 1e9:.1f} GB of features in half precision.")
     missing = [need for need in found if need.state == "missing"]
-    typer.echo(f"\n{len(missing)} of {len(found)} are missing; cells that need them stay empty. To run the others:")
+    typer.echo(
+        f"\n{len(missing)} of {len(found)} are missing; cells that need them stay empty. To run the others:"
+    )
     typer.echo(f"  {shlex.join(['mltta', *(word for word in sys.argv[1:] if word != '--plan')])}")

@@ -110,7 +110,9 @@ def given_for(what: str, given: Sequence[str], names: Sequence[str], known: Coll
         name, equals, value = one.partition("=")
         name, value = (name, value) if equals else ("", one)
         if name and name not in known:
-            raise ConfigError(f"--{what} {one}: unknown name {name!r}. Known here: {', '.join(dict.fromkeys(known))}")
+            raise ConfigError(
+                f"--{what} {one}: unknown name {name!r}. Known here: {', '.join(dict.fromkeys(known))}"
+            )
         if found.setdefault(name, value) != value:
             raise ConfigError(f"--{what} {one}: {name or 'a value for all'} is given twice")
     return next((found[name] for name in (*names, "") if name in found), None)

@@ -64,7 +64,9 @@ class ReproduceOptions(PlaceOptions, groups.MethodOptions, panel=None):
     plan: bool = option(False, "Show what is needed, what is there and what is missing; run nothing.")
     frontier: bool = option(False, "Measure what every method scores and costs.")
     method: tuple[str, ...] = option((), "With --frontier: only these methods.")
-    teacher: str | None = option("self", "Second model for rlcf; self: the model itself.", panel=groups.METHOD)
+    teacher: str | None = option(
+        "self", "Second model for rlcf; self: the model itself.", panel=groups.METHOD
+    )
     orders: int = option(3, "Online methods: number of image orders.", min=1, panel=groups.METHOD)
     out: Path = option(Path("reproduction"), "Folder for the report and the results.", "-o")
     format: TableFormat = option("text", "Output format.", "-f")
@@ -94,7 +96,9 @@ def reproduce(options: ReproduceOptions) -> None:
     if options.plan:
         return print_plan(options)
     if options.frontier and (options.set or options.settings or options.preset != "paper"):
-        raise ConfigError("--frontier measures every method with its own settings: leave out --set and --preset")
+        raise ConfigError(
+            "--frontier measures every method with its own settings: leave out --set and --preset"
+        )
     unfit: dict[str, str] = {}
     places = list(places_of(options, unfit))
     teacher = "self" if options.teacher in (None, "self") else groups.open_backbone(options, options.teacher)
@@ -170,7 +174,9 @@ def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction)
         drawn = draw({f"figure-1b-{end}": gain_by_label_count(single)}, options)
         yield Section(f"Figure 1b: gain by label count, {place.title}", figures=drawn)
     if "2" in figures and (passage := overview_of(place, done)):
-        yield Section(f"Figure 2: one image, {place.title}", figures=draw({f"figure-2-{end}": passage}, options))
+        yield Section(
+            f"Figure 2: one image, {place.title}", figures=draw({f"figure-2-{end}": passage}, options)
+        )
     if "3" in figures:
         plot, table = view_figure(place, done)
         show(f"figure-3-{end}", table, options)

@@ -116,7 +116,9 @@ class Summary:
     def interval_by_count(self, name: str) -> tuple[float, float]:
         """95% interval of the mAP of the images in a bin of `by_count`."""
         rows = rows_by_count(self.targets)[name]
-        return interval_of(bootstrap_map(self.raw[rows], self.targets[rows], self.draws, absent="skip"), 0, 100)
+        return interval_of(
+            bootstrap_map(self.raw[rows], self.targets[rows], self.draws, absent="skip"), 0, 100
+        )
 
     @cached_property
     def sets(self) -> SetMetrics:

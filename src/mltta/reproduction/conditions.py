@@ -102,7 +102,9 @@ def _who(some: Sequence[Setting], settings: Iterable[Setting], places: int) -> l
         name = setting.method + (f" from {setting.init}" if setting.init != "template" else "")
         if any((s.method, s.init) == (setting.method, setting.init) for s in rest):
             name += "".join(f" {k}={v}" for k, v in setting.options)
-            if any((s.method, s.init, s.options) == (setting.method, setting.init, setting.options) for s in rest):
+            if any(
+                (s.method, s.init, s.options) == (setting.method, setting.init, setting.options) for s in rest
+            ):
                 name += f" on {setting.model}, {setting.dataset}"
         found.append(name)
     return list(dict.fromkeys(found))

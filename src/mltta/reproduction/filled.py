@@ -66,9 +66,7 @@ def view_settings() -> list[Setting]:
     return [Setting.of("", method, "", views=n) for method in VIEW_METHODS.values() for n in VIEWS]
 
 
-def paper_tables(
-    number: int, places: Sequence[Bench], done: Reproduction, every: bool = True
-) -> list[Table]:
+def paper_tables(number: int, places: Sequence[Bench], done: Reproduction, every: bool = True) -> list[Table]:
     """A table of the paper with our numbers in it, and one of ours for what the paper has no place for."""
     printed = set(settings_of(number))
     own = [place for place in places if not any(place.at(setting) in printed for setting in printed)]

@@ -48,4 +48,3 @@ def change_figure(found: Sequence[Line], where: str) -> tuple[Drawing, Table]:
     notes += [f"Without {lack}: no logits, or not of the same images."] * bool(lack)
     table = Table(title, COLUMNS, rows, tuple(notes), "logits", best="")
     return bars_by_group(title, COLUMNS[:3], bars, "change of the logit"), table
-

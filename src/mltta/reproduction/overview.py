@@ -60,7 +60,9 @@ def follow_one(place: Bench, recipe: Recipe, options: Mapping[str, Any]) -> Draw
     row = int((dataset.targets == 1).sum(axis=1).argmax())
     truth = {dataset.labels.names[i] for i in (dataset.targets[row] == 1).nonzero()[0]}
     way = follow(method, dataset.images[row], options.get("seed", 0))
-    return overview(f"{dataset.ids[row]} through ML-TTA, {place.title}", way, list(dataset.labels.names), truth)
+    return overview(
+        f"{dataset.ids[row]} through ML-TTA, {place.title}", way, list(dataset.labels.names), truth
+    )
 
 
 def follow(method: MLTTA, source: Any, seed: int = 0) -> Passage:
@@ -104,14 +106,20 @@ def overview(title: str, way: Passage, labels: list[str], truth: set[str]) -> Dr
         frames[0].set_title(many, fontsize=7)
         for frame, view in zip(frames[1:], chosen, strict=False):
             said = f"“{way.captions[view]}”\nk = {way.k[view]}, entropy {way.entropies[view]:.2f}"
-            frame.set_title("\n".join(fill(line, 26) for line in said.splitlines()), fontsize=7, fontweight="normal")
+            frame.set_title(
+                "\n".join(fill(line, 26) for line in said.splitlines()), fontsize=7, fontweight="normal"
+            )
         start, view = way.logits[0], max(chosen, key=lambda view: way.k[view])
         top = np.argsort(-way.logits[view], kind="stable")[:LABELS]
         changes = {name: own - start for name, own in way.scores.items()}
         both = {"CLIP": start, "ML-TTA": sum(way.scores.values()) / len(way.scores)}
         best = np.argsort(-start, kind="stable")[:LABELS]
         panels = [
-            (f"view with k = {way.k[view]}: logits, and bound", top, {"logit": way.logits[view], "bound": way.bound[view]}),
+            (
+                f"view with k = {way.k[view]}: logits, and bound",
+                top,
+                {"logit": way.logits[view], "bound": way.bound[view]},
+            ),
             ("image: change after one step, by prompt", best, changes),
             ("image: logits, mean of the prompts", best, both),
         ]

@@ -142,7 +142,9 @@ class Reproduction:
         Args:
             settings: any cells; their model and dataset are replaced by the place's.
         """
-        wanted: dict[str, dict[Setting, set[str]]] = {}  # by their prompts, with the metrics that are asked for
+        wanted: dict[
+            str, dict[Setting, set[str]]
+        ] = {}  # by their prompts, with the metrics that are asked for
         for setting in map(place.at, settings):
             if setting not in self.measured:
                 some = wanted.setdefault(setting.init, {})
@@ -169,7 +171,9 @@ class Reproduction:
         recipes = {setting: self.recipe(place, setting) for setting in known}
         options = {**self.options, "teacher": self.teacher, "out": self.out}
         found, skipped = run_each(place, backbone, recipes, orders=range(self.orders), **options)
-        self.skipped |= {f"{TITLES[s.method]} on {place.model}, {place.key}": why for s, why in skipped.items()}
+        self.skipped |= {
+            f"{TITLES[s.method]} on {place.model}, {place.key}": why for s, why in skipped.items()
+        }
         if found and (base := open_captions(place.captions, backbone)):
             name = "included" if place.captions is None else "given"
             name = Path(place.captions).name if isinstance(place.captions, str) else name
