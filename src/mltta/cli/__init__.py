@@ -13,7 +13,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from mltta.cli import captions, eval, generate, kept, lists, reproduce, serve, tag
+from mltta.cli import captions, diffusion, eval, generate, kept, lists, reproduce, serve, tag
 from mltta.cli.options import WithRay, shell
 from mltta.errors import MlttaError
 
@@ -37,7 +37,8 @@ app = typer.Typer(
 GROUPS: dict[str, tuple[Any, ...]] = {
     "": (
         "",
-        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods, lists.models),
+        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, diffusion.variations),
+        *(lists.methods, lists.models),
     ),
     "captions": (
         "Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -40,6 +40,12 @@ class DatasetOptions(Options, panel="Dataset"):
     unlabelled: Literal["keep", "drop"] | None = option(
         None, "Images without labels (default: as published)."
     )
+    label_names: Literal["readable", "released"] | None = option(
+        None, "VOC prompts: dining table or diningtable (default: by --preset)."
+    )
+    noun_words: Literal["full", "released"] | None = option(
+        None, "Words that name a label in captions (default: by --preset)."
+    )
 
 
 class EvalOptions(DatasetOptions, groups.AnswerOptions, groups.DatasetRunOptions, groups.SpreadOptions):
@@ -68,6 +74,9 @@ class EvalOptions(DatasetOptions, groups.AnswerOptions, groups.DatasetRunOptions
         "Method name (see `mltta methods`) or path to a Python file (default: clip and ml-tta). May be repeated.",
     )
     orders: int = option(1, "Online methods: number of image orders to measure.", min=1, panel=groups.METHOD)
+    variations: Path | None = option(
+        None, "Generated images for difftpt (see `mltta variations`).", metavar="DIR", panel=groups.METHOD
+    )
     out: Path = option(Path("results"), "Folder for results.", "-o")
     no_cache: bool = option(False, "Do not cache features.", panel=groups.PERFORMANCE)
     fresh: bool = option(False, "Discard earlier results of these methods.")
@@ -101,7 +110,8 @@ def eval_(options: EvalOptions) -> None:
 
     recipes, images, backbone = recipes_of(options), dataset_of(options), groups.open_backbone(options)
     with spread_by(options) as spread, counted("evaluating", len(images)) as progress:
-        how = groups.asked(options) | options.chosen("out", "fresh") | {"cache": not options.no_cache}
+        how = groups.asked(options) | options.chosen("out", "fresh")
+        how |= {"cache": not options.no_cache, "generated": options.variations}
         done = evaluate(images, backbone, recipes, progress=progress, spread=spread, **how)
     if not any(len(result.scored) for result in done.results):  # there is no table
         fail(done.results, images)
@@ -115,11 +125,13 @@ def eval_(options: EvalOptions) -> None:
 
 def recipes_of(options: EvalOptions) -> list[Recipe]:
     """What is measured: each method with its settings, online ones in several orders."""
-    from mltta.evaluation.recipes import Recipe
+    from mltta.evaluation.recipes import Recipe, uses_variations
     from mltta.methods import method_class
 
     # a method from a file goes by the name that it registers
     names = [method_class(name).name for name in options.method or DEFAULT_METHODS]
+    if options.variations is not None and not any(map(uses_variations, names)):
+        raise ConfigError(f"--variations: difftpt uses generated images, and {', '.join(names)} do not")
     if not options.method:
         typer.echo(f"no --method given: running {' and '.join(names)}", err=True)
     chosen = settings_of(names, options.set, options.settings)
@@ -133,6 +145,7 @@ def dataset_of(options: EvalOptions) -> Dataset:
     from mltta.data import load_dataset
 
     named = options.chosen(*(one.name for one in fields(DatasetOptions)))
+    named |= wording(options.preset, options.label_names, options.noun_words)
     images = load_dataset(options.dataset, options.data, config=named.pop("hf_config"), **named)
     if options.synonyms is not None or options.wordnet:
         images = replace(images, labels=groups.with_synonyms(images.labels, options))
@@ -140,6 +153,15 @@ def dataset_of(options: EvalOptions) -> Dataset:
     if options.first is not None:
         typer.echo(f"only the first {min(options.first, len(images)):,} images are measured", err=True)
     return cut(images, options, options.seed)
+
+
+def wording(preset: str, label_names: str | None = None, noun_words: str | None = None) -> dict[str, Any]:
+    """What prompts and the noun filter call the labels of a dataset: as told, or as the preset has it."""
+    released = preset == "released"
+    return {
+        "label_names": label_names or ("released" if released else "readable"),
+        "noun_words": noun_words or ("released" if released else "full"),
+    }
 
 
 def cut(images: Dataset, options: groups.DatasetRunOptions, seed: int) -> Dataset:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from mltta.cli import groups
-from mltta.cli.eval import cut
+from mltta.cli.eval import cut, wording
 from mltta.cli.options import option
 from mltta.errors import ConfigError
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 LABEL_SETS = ("voc", "coco", "nuswide")
 
 
-class PlaceOptions(groups.DatasetRunOptions, groups.PromptOptions, groups.FileOptions, panel=None):
+class PlaceOptions(
+    groups.DatasetRunOptions, groups.PromptOptions, groups.MethodOptions, groups.FileOptions, panel=None
+):
     """Models, datasets, and what is given for all or for one of them."""
 
     data: tuple[str, ...] = option((), "A dataset, e.g. voc2012=VOCdevkit.", "-d", metavar="NAME[:SPLIT]=DIR")
@@ -42,7 +44,17 @@ class PlaceOptions(groups.DatasetRunOptions, groups.PromptOptions, groups.FileOp
     variations: Path | None = option(
         None, "Generated images for DiffTPT, a folder for each dataset.", metavar="DIR"
     )
-    seed: int = option(0, "Random seed for the views.", panel=groups.METHOD)
+    label_names: Literal["readable", "released"] | None = option(
+        None, "VOC prompts: dining table or diningtable (default: by --preset)."
+    )
+    noun_words: Literal["full", "released"] | None = option(
+        None, "Words that name a label in captions (default: by --preset)."
+    )
+
+    @property
+    def wording(self) -> dict[str, Any]:
+        """What prompts and captions call the labels."""
+        return wording(self.preset, self.label_names, self.noun_words)
 
 
 def places_of(options: PlaceOptions, unfit: dict[str, str]) -> Iterator[Bench]:
@@ -79,13 +91,10 @@ def backbone_of(options: PlaceOptions, name: str) -> Backbone:
 
 def dataset_of(given: str, options: PlaceOptions) -> tuple[str, Dataset, bool]:
     """A dataset as it was named: its key, its images, and whether they are those of the paper."""
-    from mltta.data import load_dataset
+    from mltta.data import named_dataset
 
-    what, equals, folder = given.partition("=")
-    if not equals:
-        raise ConfigError(f"--data {given}: give a dataset's name and its folder, as voc2012=VOCdevkit")
-    name, _, split = what.partition(":")
-    dataset = load_dataset(name, folder, split=split or None)
+    dataset = named_dataset(given, **options.wording)
+    name, _, split = given.partition("=")[0].partition(":")
     if options.synonyms is not None or options.wordnet:
         dataset = replace(dataset, labels=groups.with_synonyms(dataset.labels, options))
     typer.echo(dataset.summary(), err=True)

@@ -31,7 +31,7 @@ FIGURES = ("1a", "1b", "2", "3")
 DRAWN, SHOWN = ("ViT-B/16", "coco2014"), ("CLIP", "TPT", "DiffTPT", "RLCF", "ML-TTA")
 
 
-class ReproduceOptions(PlaceOptions, groups.MethodOptions, panel=None):
+class ReproduceOptions(PlaceOptions, panel=None):
     """The paper's tables and figures, run on your data and weights.
 
     **Examples**
@@ -104,7 +104,8 @@ def reproduce(options: ReproduceOptions) -> None:
     teacher = "self" if options.teacher in (None, "self") else groups.open_backbone(options, options.teacher)
     changed = settings_of(list(TITLES), options.set, options.settings)
     kept = options.out / "results"
-    done = Reproduction(kept, teacher, options.orders, options.preset, changed, skipped=unfit)
+    words = {name.replace("_", " "): word for name, word in options.wording.items()}
+    done = Reproduction(kept, teacher, options.orders, options.preset, changed, words, skipped=unfit)
     for place in places:
         with run_options(options, place) as done.options:
             done.measure(place, settings_at(options, place))

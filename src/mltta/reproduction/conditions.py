@@ -38,6 +38,7 @@ def conditions(done: Reproduction, setting: Setting) -> dict[str, str]:
         "views": str(run["config"].get("views", 1)),
         "captions": done.bases.get(run["captions"], "others") if _reads_captions(line) else "",
         "preset": str(preset),
+        **done.words,
         "settings": ", ".join(changed),
         "template": " | ".join(run["template"]) if run["prompts"] is None else str(run["prompts"]),
         "descriptions": "yes" if run["descriptions"] else "",
@@ -60,6 +61,8 @@ def differences(done: Reproduction, setting: Setting) -> dict[str, str]:
         found["settings"] = said["settings"]
     if run["prompts"] is None and (run["template"] != [DEFAULT_TEMPLATE] or run["descriptions"]):
         found["template"] = said["template"]
+    if done.words.get("label names") == "readable" and "tv monitor" in run["prompted_as"]:
+        found["label names"] = "dining table, potted plant, tv monitor; the released code has no spaces"
     if setting.method in UNLIKE:
         found["method"] = UNLIKE[setting.method]
         if setting.method == "dmn" and run["config"]["score"] == "logits":

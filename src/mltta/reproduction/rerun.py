@@ -15,7 +15,7 @@ from mltta.data import Dataset
 from mltta.errors import ConfigError, MlttaError
 from mltta.evaluation.comparison import Line
 from mltta.evaluation.evaluate import evaluate
-from mltta.evaluation.recipes import Recipe
+from mltta.evaluation.recipes import Recipe, with_variations
 from mltta.evaluation.summary import Summary
 from mltta.methods import Method, list_methods
 from mltta.model.backbone import Backbone
@@ -129,6 +129,8 @@ class Reproduction:
     preset: str = "paper"
     #: settings by method, instead of the preset's
     changed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    #: what prompts and captions call the labels, for the conditions
+    words: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     measured: dict[Setting, Cell] = field(default_factory=dict)
     found: dict[Setting, Line] = field(default_factory=dict)
@@ -158,11 +160,9 @@ class Reproduction:
 
     def recipe(self, place: Bench, setting: Setting) -> Recipe:
         """How a cell is measured: the preset, then the user's settings, then what the cell is about."""
-        own = dict(self.changed.get(setting.method, {})) | dict(setting.options)
-        if setting.method == "difftpt" and place.variations is not None:
-            folder = Path(place.variations, place.dataset.name)
-            own = {"generated": str(folder if folder.is_dir() else place.variations)} | own
-        return Recipe(setting.method, own, own.pop("preset", self.preset), title=TITLES[setting.method])
+        own = {**self.changed.get(setting.method, {}), **dict(setting.options)}
+        recipe = Recipe(setting.method, own, own.pop("preset", self.preset), title=TITLES[setting.method])
+        return with_variations(recipe, place.dataset.name, place.variations)
 
     def _measure(self, place: Bench, backbone: Backbone, settings: Mapping[Setting, set[str]]) -> None:
         """Run settings that share their prompts."""
