@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -27,7 +28,14 @@ from tests.test_tagger import photo
 
 MODELS = ("RN50", "RN101", "ViT-B/32", "ViT-B/16")
 #: labels per picture; COCO's pictures fill every column of Table 3
-COUNTS = {"voc2007": (2, 3), "voc2012": (2, 3), "coco2014": (1, 3, 6, 9), "coco2017": (2, 3), "nuswide": (2, 3)}
+COUNTS = {
+    "voc2007": (2, 3),
+    "voc2012": (2, 3),
+    "coco2014": (1, 3, 6, 9),
+    "coco2017": (2, 3),
+    "nuswide": (2, 3),
+}
+SPLITS = {"voc2007": "test", "voc2012": "val"}
 VARIATIONS = 63
 
 
@@ -42,12 +50,12 @@ def model(name: str) -> Backbone:
     return Backbone(Loaded(name, made, open_clip.SimpleTokenizer(), preprocess), torch.device("cpu"))
 
 
-def stand_in() -> None:
+def stand_in(replace: Callable[[Any, str, Any], None] = setattr) -> None:
     """Let the names of the paper mean the stand-ins."""
-    load.load_backbone = lambda name, **_: model(name)
-    voc.PUBLISHED = {2007: {"test": len(COUNTS["voc2007"])}, 2012: {"val": len(COUNTS["voc2012"])}}
-    coco.PUBLISHED = {f"val{year}": len(COUNTS[f"coco{year}"]) for year in (2014, 2017)}
-    nuswide.PUBLISHED = {("test", "drop"): len(COUNTS["nuswide"])}
+    replace(load, "load_backbone", lambda name, **_: model(name))
+    replace(voc, "PUBLISHED", {int(name[3:]): {split: len(COUNTS[name])} for name, split in SPLITS.items()})
+    replace(coco, "PUBLISHED", {f"val{year}": len(COUNTS[f"coco{year}"]) for year in (2014, 2017)})
+    replace(nuswide, "PUBLISHED", {("test", "drop"): len(COUNTS["nuswide"])})
 
 
 def build(folder: Path) -> list[str]:
@@ -61,7 +69,7 @@ def build(folder: Path) -> list[str]:
     for name in COUNTS:
         options += ["--data", f"{name}={folder / name}"]
         dataset(name, folder / name)
-        split = {"voc2007": "test", "voc2012": "val", "nuswide": "test"}.get(name, f"val{name[4:]}")
+        split = {**SPLITS, "nuswide": "test"}.get(name, f"val{name[4:]}")
         for i in range(len(COUNTS[name])):
             id = {"voc": f"{i:06}", "coc": str(i + 1)}.get(name[:3], f"p/{i}.jpg")
             picture = photo(100 + i, (32, 32))
@@ -70,7 +78,9 @@ def build(folder: Path) -> list[str]:
                 save(picture.rotate(j), folder / "variations" / f"{own}-{split}" / id / f"{j:03}.jpg")
     save_prompts(coop_of(4), folder / "coop.safetensors")
     save_prompts(maple(), folder / "maple.safetensors")
-    options += [word for kind in ("coop", "maple") for word in ("--prompts", str(folder / f"{kind}.safetensors"))]
+    options += [
+        word for kind in ("coop", "maple") for word in ("--prompts", str(folder / f"{kind}.safetensors"))
+    ]
     return [*options, "--variations", str(folder / "variations")]
 
 
@@ -80,7 +90,7 @@ def dataset(name: str, root: Path) -> None:
     names = LabelSet.load({"nus": "nuswide"}.get(name[:3], key)).names
     counts = COUNTS[name]
     if key == "voc":
-        base, split = root / f"VOCdevkit/VOC{year}", "test" if year == "2007" else "val"
+        base, split = root / f"VOCdevkit/VOC{year}", SPLITS[name]
         for i in range(len(counts)):
             save(photo(i, (48, 36)), base / f"JPEGImages/{i:06}.jpg")
         for c, label in enumerate(names):

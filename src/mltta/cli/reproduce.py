@@ -152,6 +152,8 @@ def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction)
     from mltta.evaluation.comparison import comparison_section, example_section, gain_by_label_count
     from mltta.reproduction.filled import view_figure
     from mltta.reproduction.label_change import change_figure
+    from mltta.reproduction.overview import overview
+    from mltta.reproduction.paper import Setting
     from mltta.tables.page import Section
     from mltta.tables.svg import Drawing
 
@@ -174,10 +176,13 @@ def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction)
     if "1b" in figures and len(single) > 1:
         drawn = draw({f"figure-1b-{end}": gain_by_label_count(single)}, options)
         yield Section(f"Figure 1b: gain by label count, {place.title}", figures=drawn)
-    if "2" in figures and (passage := overview_of(place, done)):
-        yield Section(
-            f"Figure 2: one image, {place.title}", figures=draw({f"figure-2-{end}": passage}, options)
-        )
+    if "2" in figures:
+        try:
+            recipe = done.recipe(place, Setting.of("", "ml-tta", ""))
+            drawn = draw({f"figure-2-{end}": overview(place, recipe, done.options)}, options)
+            yield Section(f"Figure 2: one image, {place.title}", figures=drawn)
+        except MlttaError as error:
+            done.skipped[f"Figure 2, {place.title}"] = str(error)
     if "3" in figures:
         plot, table = view_figure(place, done)
         show(f"figure-3-{end}", table, options)
@@ -185,19 +190,6 @@ def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction)
         yield Section(f"Figure 3: number of views, {place.title}", tables=(table,), figures=drawn)
     if whole:
         yield comparison_section(whole)
-
-
-def overview_of(place: Bench, done: Reproduction) -> Drawing | None:
-    """The image with the most labels on its way through ML-TTA, under the settings of the run."""
-    from mltta.reproduction.overview import follow_one
-    from mltta.reproduction.paper import Setting
-
-    recipe = done.recipe(place, Setting.of(place.model, "ml-tta", place.key))
-    try:
-        return follow_one(place, recipe, done.options)
-    except MlttaError as error:
-        done.skipped[f"Figure 2 on {place.model}, {place.key}"] = str(error)
-        return None
 
 
 def frontier_sections(options: ReproduceOptions, places: list[Bench], teacher: Any) -> Iterator[Section]:

@@ -68,12 +68,12 @@ def view_settings() -> list[Setting]:
 
 def paper_tables(number: int, places: Sequence[Bench], done: Reproduction, every: bool = True) -> list[Table]:
     """A table of the paper with our numbers in it, and one of ours for what the paper has no place for."""
-    printed = set(settings_of(number))
+    printed = dict.fromkeys(settings_of(number))
     own = [place for place in places if not any(place.at(setting) in printed for setting in printed)]
     own = [place for place in own if every or not place.printed]
     found = [_told(side_by_side(number, done.measured), printed, done)]
     if own:
-        asked = {place.at(setting) for place in own for setting in printed}
+        asked = [place.at(setting) for place in own for setting in printed]
         found.append(_told(own_table(number, own, done.measured), asked, done))
     return found
 
