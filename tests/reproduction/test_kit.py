@@ -67,9 +67,9 @@ def plan(options: list[str], monkeypatch, capsys) -> tuple[str, dict[tuple[str, 
 def test_a_plan_finds_all_that_is_there_and_runs_nothing(kit, monkeypatch, capsys):
     folder, options = kit
     said, state = plan([*options, "--table", "all", "--out", str(folder / "out")], monkeypatch, capsys)
-    assert len(state) == 20
+    assert len(state) == 22
     assert "missing" not in state.values()
-    assert "0 of 20 are missing" in said
+    assert "0 missing" in said
     assert f"mltta reproduce {' '.join(options[:4])}" in said
     assert not (folder / "out").exists()
 
@@ -86,7 +86,9 @@ def test_a_plan_says_what_is_missing_and_what_to_do(kit, monkeypatch, capsys):
     said, state = plan([*given, "--table", "1", "--table", "2"], monkeypatch, capsys)
     assert state["weights", "RN50"] == "ok"
     assert state["data", "voc2007"] == state["data", "nuswide"] == state["prompts", "coop"] == "missing"
-    assert state["captions", "voc"] == state["captions", "coco"] == state["teacher", "rlcf"] == "differs"
+    assert (
+        state["captions", "voc2007"] == state["captions", "coco2014"] == state["teacher", "rlcf"] == "differs"
+    )
     assert "20 in " in said
     assert "mltta variations --data voc2012=DIR -o variations" in said
     assert str(folder / "nowhere") in said
