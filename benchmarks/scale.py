@@ -4,7 +4,7 @@
     python -m benchmarks.scale model --images 120             # stage costs, predicted and measured for 1, 2, 4 workers
     python -m benchmarks.scale stages --images 16 --pixels 4000x3000
     python -m benchmarks.scale rows --rows 1000000            # two workers, the encoder left out
-    python -m benchmarks.scale sizing --gpu-ms 0.52 --cpu-ms 5 --megabytes 0.1    # hours and money
+    python -m benchmarks.scale sizing --gpu-ms 0.62 --cpu-ms 5 --megabytes 0.1    # hours and money
 
 All but the last start a Ray of this machine. Start-up is left out: rates count from the end of the first shard of each
 worker, plain ones from as many photos. "rows" makes its features up from the number of a row and scores them by one
@@ -265,7 +265,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--images", type=int, default=300)
     parser.add_argument("--pixels", metavar="WxH", default="500x375", help="stages: of the photos")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--gpu-ms", type=float, default=0.52, help="of one GPU, a photo; 0: no GPU")
+    parser.add_argument("--gpu-ms", type=float, default=0.62, help="of one GPU, a photo; 0: no GPU")
     parser.add_argument("--cpu-ms", type=float, default=10.0, help="of one core, a photo: read and decode")
     parser.add_argument("--megabytes", type=float, default=0.1, help="of a photo")
     parser.add_argument("--gpu-price", type=float, default=4.0, help="an hour")

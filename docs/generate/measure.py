@@ -2,8 +2,8 @@
 
     python -m docs.generate.measure --voc VOCdevkit --coco coco [RUN ...] && python -m docs.generate
 
-Runs: auto, zero-shot, frontier (default: auto and zero-shot; frontier needs a GPU). A run that is not named keeps its
-figures. Each run records its command and its machine.
+Runs: auto, samples, zero-shot, frontier (default: all but frontier, which needs a GPU). A run that is not named keeps
+its figures. Each run records its command and its machine.
 """
 
 from __future__ import annotations
@@ -42,6 +42,15 @@ def auto(voc: str, coco: str, out: Path) -> dict[str, Any]:
     return {
         "command": "python -m benchmarks.auto --voc VOC --coco COCO --ablation",
         "figures": json.loads((out / "auto.json").read_text(encoding="utf-8")),
+    }
+
+
+def samples(voc: str, coco: str, out: Path) -> dict[str, Any]:
+    """Tags of the sample photos against what they show."""
+    run("benchmarks.samples", "--out", str(out / "samples.json"))
+    return {
+        "command": "python -m benchmarks.samples",
+        "figures": json.loads((out / "samples.json").read_text(encoding="utf-8")),
     }
 
 
@@ -101,6 +110,7 @@ def by_best(table: dict[str, Any]) -> dict[str, Any]:
 
 RUNS: dict[str, Callable[[str, str, Path], dict[str, Any]]] = {
     "auto": auto,
+    "samples": samples,
     "zero-shot": zero_shot,
     "frontier": frontier,
 }
@@ -119,7 +129,7 @@ def main() -> None:
     if unknown := [name for name in args.runs if name not in RUNS]:
         parser.error(f"unknown run: {', '.join(unknown)}")
     measured = json.loads(MEASURED.read_text(encoding="utf-8")) if MEASURED.exists() else {}
-    for name in args.runs or ("auto", "zero-shot"):
+    for name in args.runs or ("auto", "samples", "zero-shot"):
         with tempfile.TemporaryDirectory() as out:
             measured[name] = {"machine": machine()} | RUNS[name](args.voc, args.coco, Path(out))
         MEASURED.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

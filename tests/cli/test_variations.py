@@ -95,3 +95,10 @@ def test_unreadable_photos_are_listed(photos, tmp_path, monkeypatch):
     done = mltta("variations", photos, "-o", tmp_path / "made", "-n", 2, check=1)
     assert "1 photos have no variations" in done.stderr
     assert f"{tmp_path / 'made'}: 1" in done.stderr
+
+
+def test_photos_of_the_same_name_are_refused_before_anything_is_generated(photos, tmp_path):
+    shutil.copytree(photos, photos / "more")
+    done = mltta("variations", photos, "-o", tmp_path / "made", "-n", 2, check=2)
+    assert "several photos are named '0'" in done.stderr
+    assert not (tmp_path / "made").exists()

@@ -69,3 +69,12 @@ def test_the_frontier_is_sorted_by_the_best_scoring():
         ["high", "8.27", "**80.00**", "79.00", "60.00", "60.0"],
         ["low", "5", "70.00", "**71.00 ± 0.10**", "60.00", "50.0"],
     ]
+
+
+def test_docstrings_are_prepared_for_the_site():
+    prepared = pytest.importorskip("docs.generate.docstrings").prepared
+    assert prepared("Args:\nmodel: a name.") == "Args:\n    model: a name."
+    assert prepared("One line.\n\n>>> f(1)  # doctest: +SKIP\n2\n\nEnd.") == (
+        "One line.\n\n```python\n>>> f(1)\n2\n```\n\nEnd."
+    )
+    assert prepared("One line.\n\nExample:\n    >>> f(1)") == "One line.\n\nExamples:\n    >>> f(1)"

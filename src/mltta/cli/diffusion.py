@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,11 @@ def variations(options: VariationsOptions) -> None:
     share, made, lacking = _share(options.shard), 0, []
     how = options.chosen("count", "guidance", "seed", "batch_size", "device")
     for out, names, images in _sources(options):
+        if len(set(names)) < len(names):
+            twice = next(name for name, count in Counter(names).items() if count > 1)
+            raise ConfigError(
+                f"several photos are named {twice!r}: variations are kept by name, so rename one"
+            )
         part = list(names)[: options.first][share]
         pairs = zip(part, images[: options.first][share], strict=True)
         with counted(out.name, len(part)) as moved:

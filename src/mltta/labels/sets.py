@@ -148,7 +148,7 @@ class LabelSet:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
-        """Read a .txt (one label a line, synonyms after |; bullets and # comments may be there), .json or .csv file."""
+        """Read a .txt (one label per line, synonyms after |; bullets and # comments are ignored), .json or .csv file."""
         path = Path(path)
         content = read_label_text(path)
         suffix = path.suffix.casefold()
@@ -161,7 +161,7 @@ class LabelSet:
                 kinds = "neither a list of labels nor a mapping from labels to synonyms"
                 raise LabelError(f"{path} holds {kinds}.")
         elif suffix == ".csv":
-            with reading(path, LabelError, "save it as a table, one label a line"):
+            with reading(path, LabelError, "save it as a table, one label per line"):
                 entries = _csv_column(content)
         else:
             entries = _listed(content)

@@ -67,6 +67,8 @@ class Problem:
     #: the labels themselves and their templates, for methods that put further texts beside them
     labels: LabelSet | None = None
     template: TemplateSource = DEFAULT_TEMPLATE
+    #: the method whose scores another one goes on from (``over``)
+    inner: Method | None = None
 
 
 class Method(ABC):
