@@ -284,19 +284,5 @@ def kept_captions(texts: Sequence[str], backbone: Backbone) -> CaptionBase:
     return base
 
 
-def fitting_captions(
-    source: CaptionBase | str | os.PathLike[str] | None, backbone: Backbone
-) -> CaptionBase | Literal[False]:
-    """The captions of a source in a backbone's space: texts of other backbones are embedded once and kept."""
-    if source is None:
-        return default_captions(backbone)
-    if isinstance(source, CaptionBase) or os.fspath(source) == NONE:
-        return chosen_captions(source, backbone)
-    bases = [CaptionBase.load(folder) for folder in base_folders(source)]
-    if fitting := [base for base in bases if base.fingerprint == backbone.text_fingerprint]:
-        return fitting[0]
-    return kept_captions(bases[0].texts if bases else read_texts(source), backbone)
-
-
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

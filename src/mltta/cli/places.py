@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
 from mltta.cli import groups
-from mltta.cli.eval import cut, wording
+from mltta.cli.eval import WordingOptions, cut
 from mltta.cli.options import option
 from mltta.errors import ConfigError
 
@@ -24,7 +24,12 @@ LABEL_SETS = ("voc", "coco", "nuswide")
 
 
 class PlaceOptions(
-    groups.DatasetRunOptions, groups.PromptOptions, groups.MethodOptions, groups.FileOptions, panel=None
+    groups.DatasetRunOptions,
+    groups.PromptOptions,
+    groups.MethodOptions,
+    groups.FileOptions,
+    WordingOptions,
+    panel=None,
 ):
     """Models, datasets, and what is given for all or for one of them."""
 
@@ -44,17 +49,6 @@ class PlaceOptions(
     variations: Path | None = option(
         None, "Generated images for DiffTPT, a folder for each dataset.", metavar="DIR"
     )
-    label_names: Literal["readable", "released"] | None = option(
-        None, "VOC prompts: dining table or diningtable (default: by --preset)."
-    )
-    noun_words: Literal["full", "released"] | None = option(
-        None, "Words that name a label in captions (default: by --preset)."
-    )
-
-    @property
-    def wording(self) -> dict[str, Any]:
-        """What prompts and captions call the labels."""
-        return wording(self.preset, self.label_names, self.noun_words)
 
 
 def places_of(options: PlaceOptions, unfit: dict[str, str]) -> Iterator[Bench]:
@@ -93,7 +87,7 @@ def dataset_of(given: str, options: PlaceOptions) -> tuple[str, Dataset, bool]:
     """A dataset as it was named: its key, its images, and whether they are those of the paper."""
     from mltta.data import named_dataset
 
-    dataset = named_dataset(given, **options.wording)
+    dataset = named_dataset(given, **options.wording(options.preset))
     name, _, split = given.partition("=")[0].partition(":")
     if options.synonyms is not None or options.wordnet:
         dataset = replace(dataset, labels=groups.with_synonyms(dataset.labels, options))

@@ -104,7 +104,7 @@ def reproduce(options: ReproduceOptions) -> None:
     teacher = "self" if options.teacher in (None, "self") else groups.open_backbone(options, options.teacher)
     changed = settings_of(list(TITLES), options.set, options.settings)
     kept = options.out / "results"
-    words = {name.replace("_", " "): word for name, word in options.wording.items()}
+    words = {name.replace("_", " "): word for name, word in options.wording(options.preset).items()}
     done = Reproduction(kept, teacher, options.orders, options.preset, changed, words, skipped=unfit)
     for place in places:
         with run_options(options, place) as done.options:

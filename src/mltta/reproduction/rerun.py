@@ -6,11 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from mltta.captions.store import CaptionBase, fitting_captions
+from mltta.captions.read import read_texts
+from mltta.captions.store import (
+    NONE,
+    CaptionBase,
+    base_folders,
+    chosen_captions,
+    default_captions,
+    kept_captions,
+)
 from mltta.data import Dataset
 from mltta.errors import ConfigError, MlttaError
 from mltta.evaluation.comparison import Line
@@ -27,7 +35,18 @@ from mltta.tables.cells import Cell
 K = TypeVar("K")
 TITLES = {name: name.upper() for name in ("clip", "dmn", "dart", "tda", "tpt", "rlcf", "ml-tta")}
 TITLES["difftpt"] = "DiffTPT"
-open_captions = lru_cache(maxsize=2)(fitting_captions)
+
+
+@lru_cache(maxsize=2)
+def open_captions(source: CaptionBase | str | None, backbone: Backbone) -> CaptionBase | Literal[False]:
+    """The captions of a source in a backbone's space: texts of other backbones are embedded once and kept."""
+    if source is None:
+        return default_captions(backbone)
+    if isinstance(source, CaptionBase) or source == NONE:
+        return chosen_captions(source, backbone)
+    bases = [CaptionBase.load(folder) for folder in base_folders(source)]
+    fitting = [base for base in bases if base.fingerprint == backbone.text_fingerprint]
+    return fitting[0] if fitting else kept_captions(bases[0].texts if bases else read_texts(source), backbone)
 
 
 @dataclass(frozen=True)
