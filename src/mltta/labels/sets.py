@@ -148,7 +148,7 @@ class LabelSet:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
-        """Read a .txt (one label per line, synonyms after |; bullets and # comments are ignored), .json or .csv file."""
+        """Read a .txt (one label per line, synonyms after |; bullets, # comments ignored), .json or .csv file."""
         path = Path(path)
         content = read_label_text(path)
         suffix = path.suffix.casefold()
