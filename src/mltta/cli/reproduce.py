@@ -160,34 +160,29 @@ def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction)
     end, figures = f"{place.model.replace('/', '-')}-{place.key}", options.figures(place)
     whole = done.lines(place)
     single = [line for line in whole if line.title in SHOWN]
+
+    def section(figure: str, what: str, plot: Drawing, *tables: Table) -> Section:
+        for table in tables:
+            show(f"figure-{figure}-{end}", table, options)
+        drawn = draw({f"figure-{figure}-{end}": plot}, options)
+        return Section(f"Figure {figure}: {what}, {place.title}", tables=tables, figures=drawn)
+
     if "1a" in figures and len(whole) > 1:
-        plot, table = change_figure(whole, place.title)
-        show(f"figure-1a-{end}", table, options)
-        yield Section(
-            f"Figure 1a, {place.title}",
-            ("All images with two labels or more, and below the images with the most labels.",),
-            (table,),
-            draw({f"figure-1a-{end}": plot}, options),
-        )
+        yield section("1a", "images with two labels or more", *change_figure(whole, place.title))
         examples = example_section(single, place.dataset)
         each = enumerate(examples.figures, start=1)
         draw({f"figure-1a-{end}-{i}": one.svg for i, one in each if isinstance(one.svg, Drawing)}, options)
         yield examples
     if "1b" in figures and len(single) > 1:
-        drawn = draw({f"figure-1b-{end}": gain_by_label_count(single)}, options)
-        yield Section(f"Figure 1b: gain by label count, {place.title}", figures=drawn)
+        yield section("1b", "gain by label count", gain_by_label_count(single))
     if "2" in figures:
         try:
             recipe = done.recipe(place, Setting.of("", "ml-tta", ""))
-            drawn = draw({f"figure-2-{end}": overview(place, recipe, done.options)}, options)
-            yield Section(f"Figure 2: one image, {place.title}", figures=drawn)
+            yield section("2", "one image", overview(place, recipe, done.options))
         except MlttaError as error:
             done.skipped[f"Figure 2, {place.title}"] = str(error)
     if "3" in figures:
-        plot, table = view_figure(place, done)
-        show(f"figure-3-{end}", table, options)
-        drawn = draw({f"figure-3-{end}": plot}, options)
-        yield Section(f"Figure 3: number of views, {place.title}", tables=(table,), figures=drawn)
+        yield section("3", "number of views", *view_figure(place, done))
     if whole:
         yield comparison_section(whole)
 

@@ -20,6 +20,7 @@ from mltta.model.prompts import DEFAULT_TEMPLATE
 from mltta.tables.page import Plot, Section, html_page
 from mltta.tables.plots import bars_by_group, label_logits, per_class
 from mltta.tables.render import Cell, Row, Table
+from mltta.tables.svg import Drawing
 
 #: below a table with such a method, whose name has the mark
 RECONSTRUCTED = (
@@ -180,7 +181,7 @@ def comparison_section(found: Sequence[Line]) -> Section:
     return Section(where, tables=(comparison(found),), figures=tuple(figures))
 
 
-def gain_by_label_count(found: Sequence[Line]) -> str:
+def gain_by_label_count(found: Sequence[Line]) -> Drawing:
     """mAP beyond the first method, for images with few labels and with many."""
     run, first = found[0].run, found[0].summaries[0].by_count
 

@@ -12,6 +12,7 @@ from mltta.reproduction.rerun import Bench, Reproduction
 from mltta.reproduction.timing import TIMES
 from mltta.tables.cells import Cell, Row, Table
 from mltta.tables.plots import lines
+from mltta.tables.svg import Drawing
 
 VIEWS = (1, 2, 4, 8, 16, 32, 64, 128)
 VIEW_METHODS = {"RLCF": "rlcf", "TPT": "tpt", "ML-TTA": "ml-tta"}
@@ -114,7 +115,7 @@ def _average(setting: Setting, measured: Mapping[Setting, Cell]) -> Cell | None:
     return Cell(ours=sum(known) / len(known)) if len(known) == len(DATASETS) else None
 
 
-def view_figure(place: Bench, done: Reproduction) -> tuple[str, Table]:
+def view_figure(place: Bench, done: Reproduction) -> tuple[Drawing, Table]:
     """mAP over the number of views, as a plot and as a table."""
     series = {}
     for name, method in VIEW_METHODS.items():
