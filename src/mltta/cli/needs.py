@@ -64,7 +64,9 @@ class Plan:
     def _tried(
         self, kind: str, name: str, given: Any, look: Callable[[str, Any], tuple[str, str]]
     ) -> tuple[str, str, str, str]:
-        state, said = "differs" if kind == "captions" else "missing", HINTS[kind].format(name)
+        label_set = kind == "captions"
+        todo = HINTS[kind].format(name.rstrip("0123456789") if label_set else name)
+        state, said = "differs" if label_set else "missing", todo
         try:
             state, said = (state, said) if given is None else look(name, given)
         except (MlttaError, OSError) as error:

@@ -150,7 +150,7 @@ def own_table(number: int, places: Sequence[Bench], measured: Mapping[Setting, C
                 own = {c.column: measured.get(place.at(c.setting), Cell()) for c in block if c.row == name}
                 label, group = (place.title, "") if len(names) == 1 else (name, place.title)
                 rows.append(Row(label, tuple(own.get(column, Cell()) for column in columns), group))
-    title = f"Table {number}, our models and images: {source.title.replace('COCO2014 split', 'images')}"
+    title = f"Table {number}, our models and images: {source.title.replace('COCO2014 split', 'Images split')}"
     best, digits = _BEST.get(number, "column"), 3 if number == 4 else 2
     return Table(title, heads, tuple(rows), (TIMED,) * (number == 4), source.unit, digits=digits, best=best)
 
