@@ -1,4 +1,4 @@
-"""`auto` on every kind of image tower, with random weights: does it run, by which path, and how long does it take?
+"""Smoke test of `auto` on every kind of image tower with random weights: local path, time, and finite scores.
 
     python -m benchmarks.towers [--models ViT-B-16 RN50 ViT-B-16-SigLIP convnext_base MobileCLIP-S1]
 
@@ -55,7 +55,7 @@ SPECIAL = {"worldwide": ((0,), 2, 1), "SigLIP2": ((), 1, 0)}
 
 
 def load(name: str, device: str) -> Backbone:
-    """An open_clip model with random weights and its own tokenizer, or one that stands in for it."""
+    """An open_clip model with random weights and its own tokenizer, or a substitute."""
     torch.manual_seed(0)
     model = open_clip.create_model(name, load_weights=False)
     settings = open_clip.get_model_config(name)
@@ -78,13 +78,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--device", default="auto")
     parser.add_argument(
-        "--words", type=int, help="only so many words of the background, for slow text towers"
+        "--words", type=int, help="limit the number of background words, for slow text towers"
     )
     args = parser.parse_args()
     every = vocabulary.words()
     vocabulary.words = lambda: every[: args.words]
     print(
-        "| model | local views by | words encoded in, s | an image, s | scores |\n|---|---|---|---|---|",
+        "| model | local views from | encoding words, s | per image, s | scores |\n|---|---|---|---|---|",
         flush=True,
     )
     for name in args.models:
@@ -103,7 +103,7 @@ def main() -> None:
         )
         assert torch.isfinite(scores).all()
         assert (scores.std(dim=0) > 0).any(), "every photo has the same scores"
-        path = "tiles" if backbone.local is None else "its map"
+        path = "tiles" if backbone.local is None else "feature map"
         print(
             f"| {name} | {path} | {words:.0f} | {each:.2f} | {scores.min():.3f} to {scores.max():.3f} |",
             flush=True,

@@ -58,9 +58,9 @@ def test_a_generated_spec_and_a_spec_of_crops_never_stand_for_each_other() -> No
 def test_too_few_generated_images_are_an_error_that_names_image_folder_and_number(tmp_path: Path) -> None:
     generate(tmp_path / "cat", 2)
     spec = ViewSpec(count=3, generated=str(tmp_path))
-    with pytest.raises(ImageError, match=r"cat: 3 generated views are asked for, and .*/cat holds 2"):
+    with pytest.raises(ImageError, match=r"cat: 3 generated views are needed, but .*/cat contains 2"):
         render_views(noise(), spec, SMALL, name="cat")
-    with pytest.raises(ImageError, match=r"dog: .* holds 0"):
+    with pytest.raises(ImageError, match=r"dog: .* contains 0"):
         render_views(noise(), spec, SMALL, name="dog")
     with pytest.raises(ImageError, match="without a name"):
         render_views(noise(), spec, SMALL)

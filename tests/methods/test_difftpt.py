@@ -175,8 +175,8 @@ def test_the_tagger_finds_generated_views_by_the_stem_of_a_file(tmp_path):
     before = list(tagger(tmp_path / "cat.png"))
     answers = tagger([tmp_path / "cat.png", tmp_path / "dog.png", photo(9)])
     assert list(answers[0]) == before
-    assert "dog: 3 generated views are asked for" in answers[1].error
-    assert "holds 0" in answers[1].error
+    assert "dog: 3 generated views are needed" in answers[1].error
+    assert "contains 0" in answers[1].error
     assert "without a name" in answers[2].error
     generate(tmp_path / "made", "cat", 3, seed=5)
     assert list(tagger(tmp_path / "cat.png")) != before

@@ -114,7 +114,8 @@ def test_html_names_rows_columns_and_groups():
 </tbody>
 </table></div>
 <ul class="notes"><li><sup>a</sup> no images</li>"""
-        """<li>In brackets: ours minus the paper&#x27;s, and its 95% interval over images.</li><li>Half of COCO.</li></ul>
+        """<li>In brackets: ours minus the paper&#x27;s, and its 95% interval over images.</li>"""
+        """<li>Half of COCO.</li></ul>
 </figure>
 """
     )
@@ -145,7 +146,7 @@ def test_json_reads_back_as_the_same_table(table):
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": [{"name": "x"}]}', '{"rows": 3}'])
 def test_other_json_is_refused(text):
-    with pytest.raises(ConfigError, match="not a table"):
+    with pytest.raises(ConfigError, match="Not a table"):
         Table.from_json(text)
 
 
@@ -295,7 +296,7 @@ def test_a_row_of_the_wrong_length_is_refused():
 
 
 def test_numbers_that_are_none_are_refused():
-    with pytest.raises(ConfigError, match="ours=nan; give None"):
+    with pytest.raises(ConfigError, match="ours=nan; use None"):
         Cell(ours=float("nan"))
     with pytest.raises(ConfigError, match="both or neither"):
         Cell(ours=1, low=0)

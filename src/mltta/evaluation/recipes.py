@@ -1,4 +1,4 @@
-"""What is measured: methods with their settings, and a description of everything a result depends on."""
+"""What to evaluate: methods with settings, and a description of everything a result depends on."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mltta.session.session import Session
 
 @dataclass(frozen=True)
 class Recipe:
-    """A method to measure: its name, its settings, and for an online method the order of the images."""
+    """A method to evaluate: its name, settings and, for an online method, the order of images."""
 
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
     preset: str = "paper"
-    #: its name in tables; not part of what is measured
+    #: name in tables; not part of the result's identity
     title: str = ""
-    #: None: as the dataset lists them; a number: shuffled with that seed
+    #: None: dataset order; an integer: shuffled with this seed
     order: int | None = None
 
     @property
@@ -39,7 +39,7 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The name, and the order if there is one: unique within a run."""
+        """The name, plus the order if there is one: unique within a run."""
         return self.name if self.order is None else f"{self.name}, order {self.order}"
 
 
@@ -56,7 +56,7 @@ def uses_variations(method: str) -> bool:
 
 
 def describe(session: Session, dataset: Dataset, recipe: Recipe, method: Method) -> dict[str, Any]:
-    """Everything that a recipe's scores depend on; two runs that differ in any of it never share a result."""
+    """Everything a recipe's scores depend on; runs that differ in any of it never share a result."""
     about = json.loads(json.dumps(session.about(method)))
     usual = json.loads(json.dumps(asdict(type(method.config)())))
     if generated := about["config"].get("generated"):
@@ -76,11 +76,11 @@ def describe(session: Session, dataset: Dataset, recipe: Recipe, method: Method)
 
 
 def dataset_digests(dataset: Dataset) -> dict[str, str | None]:
-    """Digests of the images, of what they show, and of the files: other files never share a result."""
+    """Digests of image names, labels, and files: different files never share a result."""
     files = None
     if isinstance(dataset.images, (list, tuple)):
         files = _digest(f"{x} {_size(x)}" for x in dataset.images if isinstance(x, (str, Path)))
-    # two folders may both hold 1.jpg, 2.jpg, …
+    # two folders may both contain 1.jpg, 2.jpg, …
     names = (dataset.name, *dataset.labels.names, *dataset.ids)
     return {"dataset_digest": _digest(names, dataset.targets.tobytes()), "files": files}
 
@@ -100,6 +100,6 @@ def _size(file: str | Path) -> int:
 
 
 def _tree_digest(folder: str) -> str:
-    """A digest of the paths and sizes of all files below a folder."""
+    """A digest of the paths and sizes of all files in a folder."""
     files = sorted(file for file in Path(folder).rglob("[!.]*") if file.is_file())
     return _digest(f"{file.relative_to(folder)} {_size(file)}" for file in files)

@@ -1,8 +1,8 @@
-"""How good scores and label sets are: AP and mAP, by label count, precision and recall, calibration, intervals.
+"""Metrics of scores and label sets: AP and mAP, by label count, precision and recall, calibration, intervals.
 
-Everywhere scores are (N, C), one per image and label, and targets (N, C): 1 present, 0 absent, -1 left out, that is,
-the image takes no part in that label's figures. Arrays are read one label at a time, so that scores may be a memory
-map that is larger than the memory.
+Scores are (N, C), one per image and label. Targets are (N, C): 1 present, 0 absent, -1 ignored (the image is excluded
+for that label). Arrays are processed one label at a time, so that scores may be a memory map larger than
+memory.
 """
 
 from mltta.metrics.average_precision import (

@@ -1,4 +1,4 @@
-"""A picture of an answer: the photo, and its labels as bars beside it."""
+"""Annotated pictures: the photo with label bars, and heat maps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INK, FAINT, BAR = "#1b1f24", "#6b7280", "#0f766e"
 
 
 def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
-    """The photo at a fixed height with bars of the labels shown; where the best one was found, the photo is warm."""
+    """Return the photo with bars of the labels shown, and the heat map of the best label if there is one."""
     photo = _at_height(image, HEIGHT)
     left, right = photo.width + MARGIN, photo.width + PANEL - MARGIN
     canvas = Image.new("RGB", (photo.width + PANEL, HEIGHT), "white")
@@ -29,13 +29,13 @@ def annotate(image: Image.Image, tags: Tags, rows: int = ROWS) -> Image.Image:
         draw.text((left, top), _fit(draw, item["label"], font, right - left - 60), INK, font)
         score = f"{item['score']:.2f}"
         draw.text((right - draw.textlength(score, small), top + 4), score, FAINT, small)
-        bar = (right - left) * item["score"]  # as long as in the terminal, and in every other picture
+        bar = (right - left) * item["score"]  # the same scale in every picture
         draw.rectangle((left, top + 24, left + max(1.0, bar), top + 31), BAR)
     return canvas
 
 
 def warmed(photo: Image.Image, heat: NDArray[np.float32]) -> Image.Image:
-    """The photo, grey where a label is not, in colour and reddened where it was found."""
+    """Return the photo with a heat map: grey, but reddened colours where a label was found."""
     mask = Image.fromarray(levels(heat)).resize(photo.size, Image.Resampling.BICUBIC)
     grey = Image.blend(photo.convert("L").convert("RGB"), Image.new("RGB", photo.size, "black"), 0.35)
     red = Image.blend(photo, Image.new("RGB", photo.size, "#d1422f"), 0.18)
@@ -43,12 +43,12 @@ def warmed(photo: Image.Image, heat: NDArray[np.float32]) -> Image.Image:
 
 
 def levels(heat: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """A grid from 0 to 1 as bytes, its largest value at 255."""
+    """Convert a heat map to bytes, scaling its maximum to 255."""
     return (255 * np.clip(heat / max(float(heat.max()), 1e-6), 0, 1) ** 0.7).astype(np.uint8)  # type: ignore[no-any-return]
 
 
 def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:
-    """The photo once for each label shown, warm where it was found, its name and score below."""
+    """Return a sheet with one heat map per label shown, with name and score."""
     shown = [item for item in tags.shown if item["label"] in tags.where][:most]
     font, small = ImageFont.load_default(size=17), _at_height(image, 240)
     width, height = small.size
@@ -65,12 +65,12 @@ def where_sheet(image: Image.Image, tags: Tags, most: int = 8) -> Image.Image:
 
 
 def _at_height(image: Image.Image, height: int) -> Image.Image:
-    """The photo at a height; a panorama is squeezed."""
+    """Resize the photo to a height, limiting the width of panoramas."""
     width = min(max(1, round(image.width * height / image.height)), 3 * height)
     return image.resize((width, height), Image.Resampling.LANCZOS)
 
 
 def _fit(draw: ImageDraw.ImageDraw, text: str, font: Any, room: float) -> str:
-    """Shorten a label that is wider than its room."""
+    """Shorten a label to fit a width."""
     cuts = (text, *(text[:length] + "…" for length in range(len(text), 0, -1)))
     return next((cut for cut in cuts if draw.textlength(cut, font) <= room), "…")

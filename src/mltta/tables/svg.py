@@ -1,4 +1,4 @@
-"""Figures drawn by matplotlib as small, repeatable SVG that takes the colours of the page around it."""
+"""Figures drawn by matplotlib as small, reproducible SVG that adapts to the page's colours."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageOps
 
-#: Colours that stay apart for colour-blind eyes and on light and dark pages (after Okabe and Ito).
+#: Colours distinguishable for colour-blind readers and on light and dark pages (after Okabe and Ito).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
 #: The same method has the same colour in every figure.
 KNOWN = dict(zip(("ml-tta", "tpt", "tda", "rlcf", "difftpt", "dmn", "dart", "clip"), PALETTE, strict=True))
-MARKERS = "os^DvP<"  # one fewer than colours, so that pairs do not repeat early
+MARKERS = "os^DvP<"  # one fewer than colours, so that combinations repeat late
 
-_INK = "#010203"  # stands for the page's text colour until the SVG is finished
+_INK = "#010203"  # placeholder for the page's text colour
 _STYLE: dict[Any, Any] = {
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica", "sans-serif"],
@@ -38,8 +38,8 @@ _STYLE: dict[Any, Any] = {
     "grid.alpha": 0.3,
     "grid.linewidth": 0.6,
     **dict.fromkeys(("figure.facecolor", "axes.facecolor"), "none"),
-    "svg.fonttype": "none",  # letters stay letters: small files, text to select, the reader's own scripts
-    "text.parse_math": False,  # a label may hold a dollar sign
+    "svg.fonttype": "none",  # keep text as text: small files, selectable
+    "text.parse_math": False,  # labels may contain a dollar sign
     **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK),
 }
 _ROOT = "font-family: DejaVu Sans, Arial, Helvetica, sans-serif; overflow: visible"
@@ -48,17 +48,17 @@ _lock = threading.Lock()
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Our style alone, whatever the user's own is; theirs is back afterwards."""
+    """Use only our style, whatever the user's settings, and restore theirs afterwards."""
     own = ("backend", "date.", "interactive", "toolbar", "webagg", "timezone")
     found = matplotlib.rcParamsDefault
     defaults: dict[Any, Any] = {name: found[name] for name in found if not name.startswith(own)}
     with _lock, matplotlib.rc_context({**defaults, **_STYLE}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the reader's browser has the font
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # the browser provides the font
         yield
 
 
 def colours(names: list[str]) -> dict[str, str]:
-    """A colour for each series: the method's own where the name is one, else the next free one."""
+    """A colour for each series: the method's own if it has one, else the next free one."""
     known = {name: KNOWN[name.lower()] for name in names if name.lower() in KNOWN}
     free = [colour for colour in PALETTE if colour not in known.values()] or PALETTE
     return known | dict(zip((name for name in names if name not in known), cycle(free), strict=False))
@@ -81,10 +81,10 @@ class Drawing(str):
 
 
 def to_svg(figure: Figure, title: str, photos: Mapping[Axes, Image.Image] | None = None) -> Drawing:
-    """The figure as an ``<svg>`` element to put into a page or a file of its own.
+    """The figure as an ``<svg>`` element for a page or a separate file.
 
     Args:
-        title: read out by screen readers.
+        title: read by screen readers.
         photos: by the empty axes that each fills as far as its shape allows.
     """
     figure.draw_without_rendering()  # settles the layout, and with it the places of photos
@@ -121,19 +121,19 @@ def _embedded(photo: Image.Image, figure: Figure, frame: Axes) -> str:
 
 
 def _in_tags(change: Callable[[str], str], svg: str) -> str:
-    """Change what stands between < and >, never the words a reader sees."""
+    """Apply a change inside tags only, never to visible text."""
     return re.sub(r"<[^>]+>", lambda found: change(found[0]), svg)
 
 
 def _smaller(tag: str) -> str:
-    """What the page or the root already says is not repeated; a hundredth of a point is enough."""
+    """Drop styles inherited from the page or root, and round coordinates to 0.01 points."""
     tag = re.sub(r"font-family: [^;\"]+(; )?", "", " ".join(tag.split()))
     tag = re.sub(r' transform="rotate\(-?0 [^"]+"', "", tag)
     return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", tag.replace(_INK, "currentColor"))
 
 
 def _own_ids(svg: str) -> str:
-    """Drop ids nothing refers to; name the others after the content, so that figures can share a page."""
+    """Drop unused ids; derive the others from the content, so that figures can share a page."""
     tags = " ".join(re.findall(r"<[^>]+>", svg))
     used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', tags))
     numbers = {name: index for index, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', tags)))}
