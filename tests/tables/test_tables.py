@@ -89,7 +89,7 @@ ML-TTA & 51.58 & \textbf{51.40} ($-$0.18, $-$0.6 to +0.3) & 78.62$^{a}$ \\
 \bottomrule
 \end{tabular}
 \par\footnotesize $^{a}$ no images
-\par\footnotesize In brackets: ours minus the paper's, and its 95% interval over images.
+\par\footnotesize In brackets: ours minus the paper's, and its 95\% interval over images.
 \par\footnotesize Half of COCO.
 \end{table}
 """

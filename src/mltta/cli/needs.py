@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -120,7 +121,7 @@ class Plan:
         views, ms, size, specs = 0, 0.0, 0, dict[tuple[str, str, str], list[Any]]()
         for one in self.settings:
             own = dict(one.options) | ({"generated": "variations"} if one.method == "difftpt" else {})
-            config = method_class(one.method).Config.make(own.pop("preset", self.options.preset), **own)
+            config = method_class(one.method).Config.make(str(own.pop("preset", self.options.preset)), **own)
             # under CoOp's prompts the views are those of the plain model
             init = one.init if one.init == "maple" else "template"
             specs.setdefault((one.model, one.dataset, init), []).extend(config.specs(224))
@@ -139,11 +140,10 @@ class Plan:
 def print_plan(options: ReproduceOptions) -> None:
     """Print what is needed and there, the work, and the command that runs what can be run."""
     from mltta.reproduction.filled import settings_of, view_settings
-    from mltta.reproduction.paper import Setting
 
     settings = [setting for number in options.numbers for setting in settings_of(number)]
     if {"all", "3"} & {*options.figure, *options.table}:
-        settings += [Setting.of("ViT-B/16", s.method, "coco2014", **dict(s.options)) for s in view_settings()]
+        settings += [replace(one, model="ViT-B/16", dataset="coco2014") for one in view_settings()]
     plan, missing = Plan(options, settings), 0
     for state, kind, name, said in plan.needs():
         missing += state == "missing"

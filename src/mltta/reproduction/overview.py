@@ -70,7 +70,8 @@ def overview(place: Bench, recipe: Recipe, options: Mapping[str, Any]) -> Drawin
     )
     with drawing():
         figure = Figure(figsize=(10, 6.4), layout="constrained")
-        above, below = figure.subfigures(2, 1, height_ratios=[1.15, 1])
+        parts: Any = figure.subfigures(2, 1, height_ratios=[1.15, 1])
+        above, below = parts
         frames = above.subplots(1, 1 + VIEWS)
         for frame, text in zip(frames, said, strict=False):
             frame.set_title("\n".join(fill(line, 28) for line in text.splitlines()), fontsize=7)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
 
@@ -28,7 +28,8 @@ def adapting_seconds(method: Method, dataset: Dataset, images: int = 10) -> Mapp
     """
     backbone = method.problem.backbone
     assert backbone is not None
-    wait = torch.cuda.synchronize if backbone.device.type == "cuda" else lambda: None
+    gpu = backbone.device.type == "cuda"
+    wait: Callable[[], object] = torch.cuda.synchronize if gpu else lambda: None
     prepare = Prepare(lambda photo: photo, method.needs, backbone.preprocess)
     seconds: list[tuple[float, float]] = []
     for i in [0, *range(min(images, len(dataset)))]:
