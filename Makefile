@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
-# what says most for its seconds: the rooms, the objectives, the released numbers, labels, metrics, doctests
+# the fastest checks: layers, objectives, recorded values, labels, metrics, doctests
 QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tests/test_decision.py tests/labels \
 	tests/metrics tests/images/test_geometry.py tests/images/test_views.py tests/methods/test_ml_tta.py \
 	tests/methods/test_tpt.py tests/methods/test_tda.py tests/methods/test_plugins.py

@@ -2,9 +2,9 @@
 
     python -m benchmarks.towers [--models ViT-B-16 RN50 ViT-B-16-SigLIP convnext_base MobileCLIP-S1]
 
-Scores of random weights mean nothing; checked is that they are finite and that photos differ. The
-tokenizers of SigLIP and MetaCLIP 2 come from the hub, so a stand-in takes their place: CLIP's words between their
-special tokens. One template instead of seven, because the 2,873 words of the background take minutes on a CPU.
+Scores of random weights are meaningless; the test is that they are finite and differ between photos. The tokenizers
+of SigLIP and MetaCLIP 2 would be downloaded, so CLIP's words between their special tokens are used instead. One
+template is used instead of seven, because encoding the 2,873 background words takes a CPU minutes per template.
 """
 
 from __future__ import annotations

@@ -49,27 +49,33 @@ class VariationsOptions(Options):
 
 
 def variations(options: VariationsOptions) -> None:
-    from mltta.images.generated import lacking_variations
-    from mltta.methods.variations import generate_variations
-
-    share, made, lacking = _share(options.shard), 0, []
-    how = options.chosen("count", "guidance", "seed", "batch_size", "device")
+    share, made, lacking = _share(options.shard), 0, list[str]()
     for out, names, images in _sources(options):
         if len(set(names)) < len(names):
             twice = next(name for name, count in Counter(names).items() if count > 1)
             raise ConfigError(
-                f"several photos are named {twice!r}: variations are kept by name, so rename one"
+                f"several photos are named {twice!r}, and variations are kept by name: rename one"
             )
-        part = list(names)[: options.first][share]
-        pairs = zip(part, images[: options.first][share], strict=True)
-        with counted(out.name, len(part)) as moved:
-            done = iter(range(1, len(part) + 1))
-            made += generate_variations(pairs, out, progress=lambda _, done=done: moved(next(done)), **how)
-        lacking += [f"{out}: {name}" for name in lacking_variations(out, part, options.count)]
+        new, without = _generate(names[: options.first][share], images[: options.first][share], out, options)
+        made, lacking = made + new, lacking + [f"{out}: {name}" for name in without]
     typer.echo(f"{made:,} variations generated in {options.out}", err=True)
     if lacking:
         typer.echo("\n".join([f"{len(lacking):,} photos have no variations:", *lacking[:20]]), err=True)
         raise typer.Exit(1)
+
+
+def _generate(
+    names: Sequence[str], images: Sequence[Any], out: Path, options: VariationsOptions
+) -> tuple[int, list[str]]:
+    """How many variations were generated, and the images that have too few."""
+    from mltta.images.generated import lacking_variations
+    from mltta.methods.variations import generate_variations
+
+    how = options.chosen("count", "guidance", "seed", "batch_size", "device")
+    with counted(out.name, len(names)) as moved:
+        places, pairs = {name: i for i, name in enumerate(names, 1)}, zip(names, images, strict=True)
+        made = generate_variations(pairs, out, progress=lambda name: moved(places[name]), **how)
+    return made, lacking_variations(out, names, options.count)
 
 
 def _sources(options: VariationsOptions) -> Iterator[tuple[Path, Sequence[str], Sequence[Any]]]:

@@ -1,4 +1,4 @@
-"""Where the images lie that a diffusion model made of a photo: FOLDER/<name of the photo>/000.jpg and so on."""
+"""Images that a diffusion model generated from a photo: FOLDER/<name of the photo>/000.jpg and so on."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def lacking_variations(folder: str | Path, names: Iterable[str], count: int) -> 
 
 
 def generated_folder(folder: str | Path, name: str) -> Path:
-    """Where the generated views of an image of that name lie: always inside `folder`, whatever the name."""
+    """Return the folder with the generated views of an image, always inside `folder`."""
     parts = PurePosixPath(name.replace("\\", "/")).parts
     return Path(folder, *(part for part in parts if part.strip("/") not in ("", "..")))
 
 
 def generated_files(spec: ViewSpec, name: str | None) -> list[Path]:
-    """All images generated for the image of that name, sorted, or an error when they are too few."""
+    """Return the sorted generated images for an image name; raises ImageError if there are too few."""
     if not name:
         lack = f"has no generated views in {spec.generated}"
-        raise ImageError(f"an image without a name {lack}: give it as a file, or name it")
+        raise ImageError(f"an image without a name {lack}: give it as a file, or give a name")
     own = generated_folder(spec.generated, name)
     files = _images(own)
     if len(files) < spec.count:
         raise ImageError(
-            f"{name}: {spec.count} generated views are asked for, and {own} holds {len(files)}; "
-            "generate more, or ask for fewer"
+            f"{name}: {spec.count} generated views are needed, but {own} contains {len(files)}; "
+            "generate more, or use fewer views"
         )
     return files
 

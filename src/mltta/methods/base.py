@@ -86,7 +86,7 @@ class Method(ABC):
     #: whether it answers only after all images (a TransductiveMethod)
     transductive: ClassVar[bool] = False
     #: whether it was implemented from a description because no code is public; marked in tables
-    reconstruction: ClassVar[bool] = False
+    reconstruction: bool = False
 
     def __init__(self, problem: Problem, config: Any):
         if "context" in self.requires and not problem.text.tunable:

@@ -89,12 +89,12 @@ class SPARC(TransductiveMethod):
 
     def singles(self, encoded: Encoded, image: Tensor) -> Tensor:
         """Scores (B, C) of the labels alone: z-scores of cosines or logits, log-odds or the log of probabilities."""
-        if self.inner is None:
-            return z_scores(image @ self.text.features.T)
-        scores = self.inner(encoded)
-        if self.inner.emits == "logits":
-            return z_scores(scores)
-        return scores if self.inner.emits == "odds" else scores.clamp(min=_FLAT).log()
+        own: Tensor = image @ self.text.features.T if self.inner is None else self.inner(encoded)
+        if self.inner is not None and self.inner.emits == "probabilities":
+            own = own.clamp(min=_FLAT).log()
+        elif self.inner is None or self.inner.emits == "logits":
+            own = z_scores(own)
+        return own
 
     def finish(self, kept: Tensor) -> dict[str, Tensor]:
         labels = len(self.text)

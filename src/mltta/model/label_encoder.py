@@ -102,7 +102,7 @@ class TextTower:
         if self.pool != "eos":
             return tokens.argmax(dim=-1)
         own = self.root.text_eos_id if hasattr(self.root, "text_eos_id") else self.root.eos_id
-        return (tokens == own).int().argmax(dim=-1)
+        return tokens.eq(own).int().argmax(dim=-1)
 
     def project(self, x: Tensor) -> Tensor:
         """Final norm, projection and normalization of pooled tokens (..., W)."""
