@@ -11,10 +11,11 @@ QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tes
 .PHONY: demo check lint types quick test docs release fuzz soak gpu format clean
 
 demo: $(READY)
-	@rm -rf demo
-	$(BIN)/mltta tag examples/photos --labels examples/labels.txt --annotate demo --where demo/where
-	@echo "The same as pictures: demo/*.png; where each label was found: demo/where/*.png. By numbers: $(BIN)/python examples/worked_example.py"
-	@echo "In a browser: $(BIN)/python -m pip install -e '.[serve]' && $(BIN)/mltta serve, then open http://127.0.0.1:8000"
+	@rm -rf demo && mkdir -p demo/sample-photos && cp examples/photos/*.jpg examples/photos/README.md demo/sample-photos
+	$(BIN)/mltta tag demo/sample-photos --labels examples/labels.txt -o demo/index.html -o demo/tags.txt \
+		--annotate demo/bars --where demo/heatmaps
+	@cat demo/tags.txt
+	@echo "Open demo/index.html in a browser: the photos with their labels and heat maps."
 
 check: lint
 	$(MAKE) -j 2 types quick

@@ -96,6 +96,14 @@ def test_a_lower_threshold_of_a_call_brings_heat_for_the_labels_it_shows(client,
         assert entry["where"][label]["heat"] == heat.ravel().tolist()
 
 
+def test_an_image_without_labels_says_why(client):
+    (entry,) = client.tag([PHOTOS[4]], ["zebra", "pizza", "toilet"])
+    assert (entry["image"], entry["present"]) == ("cat.jpg", [])
+    assert entry["note"] == offline(labels=["zebra", "pizza", "toilet"])(PHOTOS[4]).note
+    assert entry["note"].startswith("No label scored at least 0.30; the highest: ")
+    assert "note" not in client.tag([PHOTOS[4]], ["cat"])[0]
+
+
 def test_labels_may_be_lines_commas_or_the_name_of_a_set(client):
     for given in ("person\ndog, train", ["person", "dog", "train"]):
         (entry,) = client.tag([PHOTOS[0]], given, all=True)
@@ -185,6 +193,7 @@ def test_what_a_server_has_can_be_asked(client, url):
         ("clip", False, False),
     ]
     assert {"voc", "coco", "everyday", "nuswide"} <= set(client.labels())
+    assert "kitten" in httpx.get(f"{url}/v1/labels/everyday").json()["synonyms"]["cat"]
     assert client.ready()
     assert httpx.get(f"{url}/health").json() == {"status": "ok"}
     assert 'mltta_calls_total{route="/v1/models",status="200"}' in httpx.get(f"{url}/metrics").text

@@ -106,7 +106,8 @@ def read_back(
     held = [Partitions(folder) for folder in folders]
     for other in held[1:]:
         refuse_others(str(other.folder), held[0].settings or {}, other.settings or {})
-    labels, images = (held[0].settings or {}).get("labels", []), sum(one.images for one in held)
+    labels, synonyms = ((held[0].settings or {}).get(name, []) for name in ("labels", "synonyms"))
+    images = sum(one.images for one in held)
     if wide:
         refuse_wide(outputs.values())
     files = {file_of(format, path): format for path, format in outputs.items() if path is not None}
@@ -124,7 +125,7 @@ def read_back(
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(path) as part:
             records = _records(held, None if number else closing, thumbnails=format == "html")
-            write_tags(part, format, records, Page(path, images, labels, wide and format in WIDE))
+            write_tags(part, format, records, Page(path, images, labels, wide and format in WIDE, synonyms))
     closing.stop()
     closing.tell(", ".join(str(path) for path in outputs if path is not None), quiet)
     return closing.code

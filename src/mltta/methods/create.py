@@ -128,8 +128,8 @@ def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) 
     names = tuple(f"{text} {i}" for i, text in enumerate(distinct))
     plain = LabelSet(names, tuple(distinct), ((),) * len(distinct), "words")
     row = {text: i for i, text in enumerate(distinct)}
+    kept = backbone.vocabulary(template)  # first, so that its words are looked up in a first run, too
     features = backbone.encode_labels(plain, template).features[[row[text] for text in texts]]
-    kept = backbone.vocabulary(template)
     others = [word for word in background_words() if word in kept.rows]
     background = kept.features[[kept.rows[word] for word in others]]
     own = {label_key(word) for part in (labels.names, labels.texts, *labels.synonyms) for word in part}

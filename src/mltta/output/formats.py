@@ -16,7 +16,7 @@ from typing import Any
 
 from mltta.errors import ConfigError
 
-#: "image", and either "error" or "present" and "labels"; for a gallery also "thumbnail" and "where"
+#: "image"; "error", or "present", "labels" and, if there are none, a "note"; for a gallery "thumbnail" and "where"
 Record = dict[str, Any]
 #: the columns of a table, by whether it has one row per image
 COLUMNS = {
@@ -25,18 +25,20 @@ COLUMNS = {
 }
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 SUFFIXES |= {".pq": "parquet", ".html": "html", ".htm": "html", ".txt": "table"}
+NONE_SHOWN = "No label scored high enough"
 #: formats that can have one row per image
 WIDE = {"csv", "parquet"}
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a file contains besides its records: path, number of records, all labels, one row per image or not."""
+    """What a file contains besides its records: path, number of records, labels, synonyms as "a | b"."""
 
     path: Path
     count: int
     labels: Sequence[str]
     wide: bool = False
+    synonyms: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
         console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
         console.print(printable(record["image"]), style="bold", markup=False, soft_wrap=True)
         if not record["labels"]:
-            console.print("  none of the labels", style="dim")
+            console.print("  " + record.get("note", NONE_SHOWN), style="dim", markup=False, soft_wrap=True)
             return page.getvalue()
         table = Table(box=None, show_header=False, padding=(0, 1))
         for item in record["labels"]:

@@ -20,7 +20,7 @@ from PIL import Image
 
 from mltta.errors import MlttaError
 from mltta.images.decode import load_image
-from mltta.output.formats import Page, Record, printable
+from mltta.output.formats import NONE_SHOWN, Page, Record, printable
 from mltta.output.picture import levels
 
 _ASSETS = Path(__file__).parents[1] / "assets" / "gallery"
@@ -61,6 +61,7 @@ def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
     with part.open("w", encoding="utf-8", newline="") as file:
         file.write(f'{head}<script type="application/json" id="names" data-chunk="{CHUNK}">')
         file.write(f"{_script(list(page.labels))}</script>\n")
+        file.write(f'<script type="application/json" id="synonyms">{_script(list(page.synonyms))}</script>\n')
         while some := list(islice(left, CHUNK)):
             rows, thumbs = [], []
             for number, record in some:
@@ -78,6 +79,7 @@ def _row(record: Record, numbers: Mapping[str, int], home: Path) -> dict[str, An
     row: dict[str, Any] = {"name": printable(record["image"]), "url": _url(record["image"], home)}
     if "error" in record:
         return row | {"labels": [], "error": printable(record["error"])}
+    row["note"] = record.get("note", "" if record["labels"] else NONE_SHOWN)
     row["labels"] = [[numbers[item["label"]], round(item["score"], 4)] for item in record["labels"]]
     if record.get("where"):
         row["heat"] = {numbers[label]: grid for label, grid in record["where"].items()}

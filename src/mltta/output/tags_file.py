@@ -41,8 +41,9 @@ class TagsFile:
         """Replace the file atomically, after recording it in the journal."""
         self.close()
         records = (self.journal.record(image) for image in order)
+        synonyms = (self.journal.settings or {}).get("synonyms", ())
         with writing(self.path), replacing(self.path) as part:
-            write_tags(part, self.format, records, Page(self.path, len(order), labels, self.wide))
+            write_tags(part, self.format, records, Page(self.path, len(order), labels, self.wide, synonyms))
             size, crc = _measure(part, [])[-1]
             last, how = self.journal.last_seal(self.path.name), [self.format, self.wide]
             if last is None or (last.size, last.crc, last.format) != (size, crc, how):

@@ -24,6 +24,7 @@ def image_answer(found: Answered, asked: TagCall) -> ImageOut:
         return ImageOut(image=tags.image, error=tags.error)
     labels = [Label(**item) for item in (tags if asked.all else tags.shown)]
     answer = ImageOut(image=tags.image, present=tags.present, labels=labels, ms=round(found.ms, 1))
+    answer.note = tags.note
     if asked.where:
         answer.where = {label: _heat(grid) for label, grid in tags.where.items()}
     if asked.captions:

@@ -158,11 +158,14 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             "urls": allow_urls,
         }
 
-    @app.get("/v1/labels/{name}", responses=_errors(404), summary="List the labels of a set")
+    @app.get(
+        "/v1/labels/{name}", responses=_errors(404), summary="List the labels of a set, and their synonyms"
+    )
     async def label_set(name: str) -> dict[str, Any]:
         if name not in offer.sets:
             raise Refused(404, f"unknown label set {name[:80]!r}; available: {', '.join(offer.sets)}")
-        return {"name": name, "labels": list(offer.sets[name].names)}
+        synonyms = dict(zip(offer.sets[name].names, offer.sets[name].synonyms, strict=True))
+        return {"name": name, "labels": list(synonyms), "synonyms": synonyms}
 
     @app.get("/health", summary="Liveness check")
     async def health() -> dict[str, str]:

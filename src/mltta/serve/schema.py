@@ -51,7 +51,9 @@ class TagCall(Strict):
     ] = None
     all: Annotated[bool, Field(description="Return all labels, best first, not only those shown.")] = False
     where: Annotated[bool, Field(description="Also return a heat map for each label shown.")] = False
-    captions: Annotated[bool, Field(description="Also return the captions that support each label.")] = False
+    captions: Annotated[bool, Field(description="Also return captions of similar pictures per label.")] = (
+        False
+    )
 
 
 #: form fields besides images
@@ -74,7 +76,7 @@ class Heat(BaseModel):
 
 
 class Caption(BaseModel):
-    """A caption that supports a label, and its similarity to the photo."""
+    """A caption of another picture that mentions a label, and its similarity to the photo."""
 
     text: str
     similarity: float
@@ -85,6 +87,7 @@ class ImageOut(BaseModel):
 
     image: str
     error: str | None = None
+    note: Annotated[str | None, Field(description="Why no label is shown, if none is.")] = None
     present: Annotated[list[str] | None, Field(description="The labels shown, best first.")] = None
     labels: Annotated[list[Label] | None, Field(description="The labels shown, or all if requested.")] = None
     where: dict[str, Heat] | None = None

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.captions.store import CaptionBase
-from mltta.decision import Decision, Presence
+from mltta.decision import SHOWN_FROM, Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.find import find_images, is_url
 from mltta.images.remote import fetch
@@ -35,9 +35,9 @@ class Tags(list[dict[str, Any]]):
     """The scores of all labels for one image, ``[{"label": …, "score": …}, …]``, best first, and which are shown.
 
     ``present`` contains the labels shown, ``shown`` the same labels with their scores. ``image`` is the source of the
-    image, ``error`` the reason if it could not be tagged. With ``Tagger(where=True)``, ``where`` maps each label shown
-    to a heat map (16, 16) with values from 0 to 1. With ``Tagger(explain=True)``, ``captions`` maps each label shown to
-    the retrieved captions that support it, with their similarities to the photo.
+    image, ``error`` the reason if it could not be tagged, ``note`` the reason if no label is shown. With
+    ``Tagger(where=True)``, ``where`` maps each label shown to a heat map (16, 16) with values from 0 to 1. With
+    ``Tagger(explain=True)``, ``captions`` maps it to captions of similar pictures, with their similarities.
     """
 
     def __init__(
@@ -47,13 +47,14 @@ class Tags(list[dict[str, Any]]):
         present: Sequence[str] = (),
         image: str = "",
         error: str | None = None,
+        note: str | None = None,
         where: Mapping[str, NDArray[np.float32]] | None = None,
         captions: Mapping[str, Sequence[tuple[str, float]]] | None = None,
     ):
         super().__init__(items)
         self.present = list(present)
         self.image = image
-        self.error = error
+        self.error, self.note = error, note
         self.where = dict(where or {})
         self.captions = dict(captions or {})
 
@@ -71,7 +72,8 @@ class Tags(list[dict[str, Any]]):
         """Return the record for output files as plain data: the image, and the labels shown or the error."""
         if self.error is not None:
             return {"image": self.image, "error": self.error}
-        return {"image": self.image, "present": self.present, "labels": self.shown}
+        note = {} if self.note is None else {"note": self.note}
+        return {"image": self.image, "present": self.present, "labels": self.shown, **note}
 
 
 class Tagger:
@@ -217,7 +219,13 @@ class Tagger:
         where = {} if scored.where is None else {names[i]: scored.where[i] for i in shown}
         captions = {names[i]: scored.captions[i] for i in shown if i in scored.captions}
         present = [names[i] for i in shown]
-        return Tags(items, present=present, image=scored.photo.id, where=where, captions=captions)
+        note = None
+        if not present:
+            least = (scored.photo.decision or self.session.decision).threshold or SHOWN_FROM
+            best, needed = items[0]["score"], max(f"{least:.2f}", f"{least:g}", key=len)
+            score = f"{best:.2f}" if round(best, 2) < least else f"{best:.5f}"
+            note = f"No label scored at least {needed}; the highest: {items[0]['label']} {score}"
+        return Tags(items, present=present, image=scored.photo.id, note=note, where=where, captions=captions)
 
 
 def _photo(index: int, source: Any) -> Photo:
