@@ -25,7 +25,7 @@ CAPTIONS, VARIATIONS = 100_000, 63
 HINTS = {
     "weights": "--model {0} downloads OpenAI's, or add --weights {0}=FILE (.pt: and --allow-torchscript)",
     "data": "--data {0}=DIR (docs/evaluation.md has the layouts)",
-    "captions": "16,000 are included; `mltta captions generate`, then --captions {0}=FILE",
+    "captions": "16,000 are included; `mltta captions generate`, then --captions LABELS=FILE",
     "prompts": "--prompts FILE, the checkpoint of {0}",
     "variations": "mltta variations --data {0}=DIR -o variations, then --variations variations",
 }
@@ -65,9 +65,7 @@ class Plan:
     def _tried(
         self, kind: str, name: str, given: Any, look: Callable[[str, Any], tuple[str, str]]
     ) -> tuple[str, str, str, str]:
-        label_set = kind == "captions"
-        todo = HINTS[kind].format(name.rstrip("0123456789") if label_set else name)
-        state, said = "differs" if label_set else "missing", todo
+        state, said = "differs" if kind == "captions" else "missing", HINTS[kind].format(name)
         try:
             state, said = (state, said) if given is None else look(name, given)
         except (MlttaError, OSError) as error:

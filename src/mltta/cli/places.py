@@ -35,20 +35,10 @@ class PlaceOptions(
 
     data: tuple[str, ...] = option((), "A dataset, e.g. voc2012=VOCdevkit.", "-d", metavar="NAME[:SPLIT]=DIR")
     model: tuple[str, ...] = option((), "One or several (default: mini).", "-m")
-    weights: tuple[str, ...] = option(
-        (), "A pretrained tag or a local weights file, of one model or of all.", metavar="[MODEL=]FILE"
-    )
-    captions: tuple[str, ...] = option(
-        (),
-        "Caption base or file, for one label set (voc, coco, nuswide), one dataset, or all (default: included).",
-        metavar="[LABELS=]PATH",
-    )
-    prompts: tuple[str, ...] = option(
-        (), "Learned prompts for Table 2: CoOp's, MaPLe's, or both.", metavar="FILE"
-    )
-    variations: Path | None = option(
-        None, "Generated images for DiffTPT, a folder for each dataset.", metavar="DIR"
-    )
+    weights: tuple[str, ...] = option((), "Pretrained tag or local weights file.", metavar="[MODEL=]FILE")
+    captions: tuple[str, ...] = option((), "Caption base or file.", metavar="[voc|coco|nuswide=]PATH")
+    prompts: tuple[str, ...] = option((), "Table 2: CoOp's and MaPLe's prompts.", metavar="FILE")
+    variations: Path | None = option(None, "Generated images for DiffTPT.", metavar="DIR")
 
 
 def places_of(options: PlaceOptions, unfit: dict[str, str]) -> Iterator[Bench]:

@@ -56,7 +56,7 @@ class ReproduceOptions(PlaceOptions, panel=None):
     """
 
     table: tuple[Literal["all", "1", "2", "3", "4", "5", "6", "7"], ...] = option(
-        (), "1 to 7, or all with all figures (default: 1 to 7). May be repeated.", "-t"
+        (), "1 to 7, or all tables and figures (default: 1 to 7). May be repeated.", "-t"
     )
     figure: tuple[Literal["all", "1a", "1b", "2", "3"], ...] = option(
         (), "1a, 1b, 2, 3 or all. Ours only: the paper's figures print no numbers. May be repeated."
@@ -80,9 +80,8 @@ class ReproduceOptions(PlaceOptions, panel=None):
 
     def figures(self, place: Bench) -> list[str]:
         """The figures of a place: under "all", of a place of the paper only if the paper draws it."""
-        every = "all" in (*self.table, *self.figure) and (
-            not place.printed or (place.model, place.key) == DRAWN
-        )
+        own = not place.printed or (place.model, place.key) == DRAWN
+        every = own and "all" in (*self.table, *self.figure)
         return [one for one in FIGURES if every or one in self.figure]
 
 
@@ -96,16 +95,14 @@ def reproduce(options: ReproduceOptions) -> None:
     if options.plan:
         return print_plan(options)
     if options.frontier and (options.set or options.settings or options.preset != "paper"):
-        raise ConfigError(
-            "--frontier measures every method with its own settings: leave out --set and --preset"
-        )
+        raise ConfigError("--frontier uses every method's own settings: leave out --set and --preset")
     unfit: dict[str, str] = {}
     places = list(places_of(options, unfit))
     teacher = "self" if options.teacher in (None, "self") else groups.open_backbone(options, options.teacher)
     changed = settings_of(list(TITLES), options.set, options.settings)
-    kept = options.out / "results"
     words = {name.replace("_", " "): word for name, word in options.wording(options.preset).items()}
-    done = Reproduction(kept, teacher, options.orders, options.preset, changed, words, skipped=unfit)
+    how = teacher, options.orders, options.preset, changed, words
+    done = Reproduction(options.out / "results", *how, skipped=unfit)
     for place in places:
         with run_options(options, place) as done.options:
             done.measure(place, settings_at(options, place))

@@ -33,17 +33,14 @@ def cells_of(number: int) -> list[PaperCell]:
     for cell in load_table(number).cells:
         rows.setdefault((cell.group, cell.row), []).append(cell)
         if cell.setting.method == "dmn":
-            other = replace(cell, row=f"{cell.row}, as released", setting=_released(cell.setting), mark="")
+            released = replace(cell.setting, options=(("preset", "released"),))
+            other = replace(cell, row=f"{cell.row}, as released", setting=released, mark="")
             rows.setdefault((other.group, other.row), []).append(other)
         if cell.setting.metric == TIMES[0]:
             timed = replace(cell.setting, metric=TIMES[1])
             other = replace(cell, row="without encoding (s)", setting=timed, value=None, mark="")
             rows.setdefault((other.group, other.row), []).append(other)
     return [cell for row in rows.values() for cell in row]
-
-
-def _released(setting: Setting) -> Setting:
-    return replace(setting, options=(*setting.options, ("preset", "released")))
 
 
 def settings_of(number: int) -> list[Setting]:

@@ -10,15 +10,9 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from mltta.captions import store
 from mltta.captions.read import read_texts
-from mltta.captions.store import (
-    NONE,
-    CaptionBase,
-    base_folders,
-    chosen_captions,
-    default_captions,
-    kept_captions,
-)
+from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
 from mltta.errors import ConfigError, MlttaError
 from mltta.evaluation.comparison import Line
@@ -41,12 +35,16 @@ TITLES["difftpt"] = "DiffTPT"
 def open_captions(source: CaptionBase | str | None, backbone: Backbone) -> CaptionBase | Literal[False]:
     """The captions of a source in a backbone's space: texts of other backbones are embedded once and kept."""
     if source is None:
-        return default_captions(backbone)
-    if isinstance(source, CaptionBase) or source == NONE:
-        return chosen_captions(source, backbone)
-    bases = [CaptionBase.load(folder) for folder in base_folders(source)]
+        return store.default_captions(backbone)
+    if isinstance(source, CaptionBase) or source == store.NONE:
+        return store.chosen_captions(source, backbone)
+    bases = [CaptionBase.load(folder) for folder in store.base_folders(source)]
     fitting = [base for base in bases if base.fingerprint == backbone.text_fingerprint]
-    return fitting[0] if fitting else kept_captions(bases[0].texts if bases else read_texts(source), backbone)
+    return (
+        fitting[0]
+        if fitting
+        else store.kept_captions(bases[0].texts if bases else read_texts(source), backbone)
+    )
 
 
 @dataclass(frozen=True)
