@@ -87,7 +87,7 @@ def overview(place: Bench, recipe: Recipe, options: Mapping[str, Any]) -> Drawin
                 text.set_fontweight("bold" if data.targets[row, i] == 1 else "normal")
             axes.invert_yaxis()
             axes.set_title(name, fontsize=8)
-            axes.legend(loc="lower right", fontsize=7)
+            axes.legend(loc="best", fontsize=7)
         figure.suptitle(fill(title, 90))
         photo, look = load_image(source, working=True), backbone.preprocess
         pixels = render_views(photo, spec, look, seed=seed, indices=chosen).transpose(0, 2, 3, 1)
