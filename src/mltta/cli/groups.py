@@ -54,7 +54,9 @@ class SynonymOptions(Options, panel=LABELS):
 
 class CaptionOptions(Options, panel=LABELS):
     captions: str | None = option(
-        None, "Caption base, hf-hub:ORG/NAME, caption file (.txt .jsonl .csv, COCO's .json, .gz), or none."
+        None,
+        "Captions: a caption base, hf-hub:ORG/NAME, a file (.txt .jsonl .csv, COCO's .json, .gz), or none "
+        "(default: the included captions).",
     )
 
 

@@ -32,7 +32,7 @@ DRAWN, SHOWN = ("ViT-B/16", "coco2014"), ("CLIP", "TPT", "DiffTPT", "RLCF", "ML-
 
 
 class ReproduceOptions(PlaceOptions, panel=None):
-    """The paper's tables and figures, run on your data and weights.
+    """Reproduce the tables and figures of the ML-TTA paper on your data and weights.
 
     **Examples**
 
