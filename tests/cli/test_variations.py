@@ -50,7 +50,7 @@ def test_photos_and_datasets_get_variations_that_difftpt_reads(photos, tmp_path)
     assert "difftpt" in scores.stdout
     moved = shutil.move(made / NAME, tmp_path / "moved")  # what is in the folder counts, not where it lies
     again = evaluate(photos, "--method", "difftpt", "--variations", moved)
-    assert "difftpt (views=4, generated_views=3, steps=1): 3 images were done before" in again.stderr
+    assert "difftpt (views=4, generated_views=3, steps=1): 3 images were already done" in again.stderr
     runs = {result.run["method"]: result.run for result in find_results([tmp_path / "results"])}
     assert runs["difftpt"]["settings"] == {"views": 4, "generated_views": 3, "steps": 1}
     assert (runs["clip"]["generated"], len(runs["difftpt"]["generated"])) == (None, 16)
@@ -87,13 +87,16 @@ def test_what_is_missing_is_said(photos, tmp_path, monkeypatch):
     assert "give photos or folders" in mltta("variations", check=2).stderr
     assert "give K/N" in mltta("variations", photos, "--shard", "2/2", check=2).stderr
     assert "`mltta variations`" in evaluate(photos, "--method", "difftpt", check=2).stderr
-    assert "clip do not" in evaluate(photos, "--method", "clip", "--variations", tmp_path, check=2).stderr
+    assert (
+        "no method uses generated images: clip"
+        in evaluate(photos, "--method", "clip", "--variations", tmp_path, check=2).stderr
+    )
 
 
 def test_unreadable_photos_are_listed(photos, tmp_path, monkeypatch):
     (photos / "1.png").write_text("not an image")
     done = mltta("variations", photos, "-o", tmp_path / "made", "-n", 2, check=1)
-    assert "1 photos have no variations" in done.stderr
+    assert "photos without variations: 1" in done.stderr
     assert f"{tmp_path / 'made'}: 1" in done.stderr
 
 

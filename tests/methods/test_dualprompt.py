@@ -62,5 +62,5 @@ def test_without_other_labels_images_are_ranked_as_by_the_softmax_of_clip():
 
 def test_it_is_marked_as_a_reconstruction_and_needs_captions():
     assert dualprompt().reconstruction
-    with pytest.raises(ConfigError, match="cannot do without captions"):
+    with pytest.raises(ConfigError, match="needs captions"):
         create_method("dualprompt", golden.backbone("vit"), LABELS, captions=False)

@@ -60,7 +60,7 @@ def variations(options: VariationsOptions) -> None:
         made, lacking = made + new, lacking + [f"{out}: {name}" for name in without]
     typer.echo(f"{made:,} variations generated in {options.out}", err=True)
     if lacking:
-        typer.echo("\n".join([f"{len(lacking):,} photos have no variations:", *lacking[:20]]), err=True)
+        typer.echo("\n".join([f"photos without variations: {len(lacking):,}", *lacking[:20]]), err=True)
         raise typer.Exit(1)
 
 

@@ -144,7 +144,9 @@ def recipes_of(options: EvalOptions) -> list[Recipe]:
     # a method from a file is called by its registered name
     names = [method_class(name).name for name in options.method or DEFAULT_METHODS]
     if options.variations is not None and not any(map(uses_variations, names)):
-        raise ConfigError(f"--variations: difftpt uses generated images, and {', '.join(names)} do not")
+        raise ConfigError(
+            f"--variations: no method uses generated images: {', '.join(names)}. Add --method difftpt"
+        )
     if not options.method:
         typer.echo(f"no --method given: running {' and '.join(names)}", err=True)
     chosen = settings_of(names, options.set, options.settings)

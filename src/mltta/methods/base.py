@@ -67,7 +67,7 @@ class Problem:
     #: the labels and their templates, for methods that encode further texts
     labels: LabelSet | None = None
     template: TemplateSource = DEFAULT_TEMPLATE
-    #: the method whose scores another one goes on from (``over``)
+    #: the method whose scores another method starts from (``over``)
     inner: Method | None = None
 
 
