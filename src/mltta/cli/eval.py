@@ -25,7 +25,26 @@ if TYPE_CHECKING:
 DEFAULT_METHODS = ("clip", "ml-tta")
 
 
-class DatasetOptions(Options, panel="Dataset"):
+class WordingOptions(Options, panel="Dataset"):
+    """What prompts and captions call the labels of a built-in set."""
+
+    label_names: Literal["readable", "released"] | None = option(
+        None, "VOC prompts: dining table or diningtable (default: by --preset)."
+    )
+    noun_words: Literal["full", "released"] | None = option(
+        None, "Words that name a label in captions (default: by --preset)."
+    )
+
+    def wording(self, preset: str) -> dict[str, Any]:
+        """Names and words as told, or as the preset has them."""
+        released = preset == "released"
+        return {
+            "label_names": self.label_names or ("released" if released else "readable"),
+            "noun_words": self.noun_words or ("released" if released else "full"),
+        }
+
+
+class DatasetOptions(WordingOptions, panel="Dataset"):
     """Which images of a dataset to evaluate, and how to read its labels."""
 
     labels: str | None = option(None, "folder, hf: label list (default: all labels found).", "-l")
@@ -39,12 +58,6 @@ class DatasetOptions(Options, panel="Dataset"):
     )
     unlabelled: Literal["keep", "drop"] | None = option(
         None, "Keep or drop images without labels (default: as in publications)."
-    )
-    label_names: Literal["readable", "released"] | None = option(
-        None, "VOC prompts: dining table or diningtable (default: by --preset)."
-    )
-    noun_words: Literal["full", "released"] | None = option(
-        None, "Words that name a label in captions (default: by --preset)."
     )
 
 
@@ -147,7 +160,7 @@ def dataset_of(options: EvalOptions) -> Dataset:
     from mltta.data import load_dataset
 
     named = options.chosen(*(one.name for one in fields(DatasetOptions)))
-    named |= wording(options.preset, options.label_names, options.noun_words)
+    named |= options.wording(options.preset)
     images = load_dataset(options.dataset, options.data, config=named.pop("hf_config"), **named)
     if options.synonyms is not None or options.wordnet:
         images = replace(images, labels=groups.with_synonyms(images.labels, options))
@@ -155,15 +168,6 @@ def dataset_of(options: EvalOptions) -> Dataset:
     if options.first is not None:
         typer.echo(f"evaluating only the first {min(options.first, len(images)):,} images", err=True)
     return cut(images, options, options.seed)
-
-
-def wording(preset: str, label_names: str | None = None, noun_words: str | None = None) -> dict[str, Any]:
-    """What prompts and the noun filter call the labels of a dataset: as told, or as the preset has it."""
-    released = preset == "released"
-    return {
-        "label_names": label_names or ("released" if released else "readable"),
-        "noun_words": noun_words or ("released" if released else "full"),
-    }
 
 
 def cut(images: Dataset, options: groups.DatasetRunOptions, seed: int) -> Dataset:

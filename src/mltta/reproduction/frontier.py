@@ -17,6 +17,7 @@ from mltta.model.backbone import Backbone
 from mltta.reproduction.rerun import Bench, run_each
 from mltta.tables.cells import Cell, Row, Table
 from mltta.tables.plots import pareto
+from mltta.tables.svg import Drawing
 
 _PUBLISHED = Path(__file__).parents[1] / "assets" / "paper" / "frontier.json"
 #: the family's best foot forward: windows of one larger pass instead of crops
@@ -113,7 +114,7 @@ def frontier_table(found: Frontier) -> Table:
     return Table(title, COLUMNS, tuple(rows), tuple(notes), lower_is_better=COLUMNS[-3:])
 
 
-def frontier_plot(found: Frontier, scoring: Scoring = "z-score") -> str:
+def frontier_plot(found: Frontier, scoring: Scoring = "z-score") -> Drawing:
     """mAP over price, those that nothing cheaper beats joined by a line."""
     lines = found.lines.items()
     points = {entry.name: (found.costs[entry], line.mean(MAP[scoring])) for entry, line in lines}
