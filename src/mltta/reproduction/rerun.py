@@ -200,7 +200,7 @@ class Reproduction:
             first, whole = line.summaries[0], line.map()
             if len(line.summaries) == 1:
                 first.save()  # with the samples of the interval, which take long
-            note = "taught by itself" if line.run["teacher"] == "self" else ""
+            note = "self-taught" if line.run["teacher"] == "self" else ""
             self.measured[setting] = replace(whole, note=whole.note or note)
             for metric in sorted(settings[setting] - {"mAP", *TIMES}):
                 name = metric.removeprefix("mAP by label count: ")
