@@ -2,9 +2,9 @@
 
     python -m benchmarks.towers [--models ViT-B-16 RN50 ViT-B-16-SigLIP convnext_base MobileCLIP-S1]
 
-Scores of random weights are meaningless; the test is that they are finite and differ between photos. SigLIP's tokenizer
-would be downloaded, so CLIP's is used instead, with its ids folded into SigLIP's vocabulary. One template is used
-instead of seven, because encoding the 2,873 background words takes a CPU minutes per template.
+Scores of random weights are meaningless; the test is that they are finite and differ between photos. The tokenizers
+of SigLIP and MetaCLIP 2 would be downloaded, so CLIP's words between their special tokens are used instead. One
+template is used instead of seven, because encoding the 2,873 background words takes a CPU minutes per template.
 """
 
 from __future__ import annotations
@@ -30,17 +30,27 @@ MODELS = ("ViT-B-16", "RN50", "ViT-B-16-SigLIP", "convnext_base", "MobileCLIP-S1
 
 
 class Folded:
-    """CLIP's tokenizer with ids folded into a smaller vocabulary."""
+    """CLIP's words with ids that fit a smaller vocabulary, between the start, end and padding of another tokenizer."""
 
-    def __init__(self, length: int, size: int):
+    def __init__(self, length: int, size: int, start: tuple[int, ...], end: int, padding: int):
         self.context_length, self.size = length, size
+        self.start, self.end, self.padding = start, end, padding
         self.plain = SimpleTokenizer(context_length=length)
 
     def encode(self, text: str) -> list[int]:
-        return [i % self.size for i in self.plain.encode(text)]
+        return [3 + i % (self.size - 3) for i in self.plain.encode(text)]  # the first ids are special tokens
 
     def __call__(self, texts: list[str], context_length: int | None = None) -> Tensor:
-        return self.plain(texts, context_length or self.context_length) % self.size
+        length = context_length or self.context_length
+        tokens = torch.full((len(texts), length), self.padding)
+        for row, text in zip(tokens, texts, strict=True):
+            ids = [*[*self.start, *self.encode(text)][: length - 1], self.end]
+            row[: len(ids)] = torch.tensor(ids)
+        return tokens
+
+
+#: start, end and padding of the tokenizers that come from the hub: XLM-V's, SigLIP 2's, else SigLIP's
+SPECIAL = {"worldwide": ((0,), 2, 1), "SigLIP2": ((), 1, 0)}
 
 
 def load(name: str, device: str) -> TorchBackbone:
@@ -51,7 +61,8 @@ def load(name: str, device: str) -> TorchBackbone:
     assert settings is not None
     text = settings["text_cfg"]
     if "hf_tokenizer_name" in text:
-        tokenizer = Folded(text.get("context_length", 64), text["vocab_size"])
+        special = next((ids for kind, ids in SPECIAL.items() if kind in name), ((), 1, 1))
+        tokenizer = Folded(text.get("context_length", 64), text["vocab_size"], *special)
     else:
         tokenizer = open_clip.get_tokenizer(name)
     chosen = pick_device(device)

@@ -19,7 +19,7 @@ from tests.serve.browser import CHROMIUM, chromium
 
 ROOT = Path(__file__).parents[1]
 PHOTOS = sorted((ROOT / "examples" / "photos").glob("*.jpg"))
-WHY = r"No label scored at least 0\.30; the highest: [\w ]+ 0\.[012]\d"
+WHY = r"No label scored at least 0\.30\. Highest: [\w ]+ 0\.[012]\d"
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import torch
 
 from mltta.evaluation.results import find_results
 from tests.cli.test_cli import MODEL, mltta
+from tests.data.test_voc import build
 from tests.test_tagger import photo
 
 CAPTIONS = [f"A {a} beside a {b}." for a in ("dog", "cat", "sofa") for b in ("person", "bicycle")] + ["Snow."]
@@ -318,3 +319,21 @@ def test_clearing_without_saying_what_is_refused(photos):
     done = mltta("cache", "clear", check=2)
     assert "give the names to remove (see `mltta cache list`), or --all" in done.stderr
     assert "1 feature set" in mltta("cache", "list").stdout
+
+
+def test_the_released_preset_prompts_and_reads_captions_with_the_released_names_and_words(tmp_path):
+    build(tmp_path / "data")
+    given = ["eval", "voc2012", "--data", tmp_path / "data", *TINY, *methods("clip"), "--out"]
+    for name, args in {
+        "paper": (),
+        "released": ("--preset", "released"),
+        "names": ("--label-names", "released"),
+        "words": ("--preset", "released", "--noun-words", "full"),
+    }.items():
+        mltta(*given, tmp_path / name, *args)
+    said = {run.parts[-4]: json.loads(run.read_text()) for run in tmp_path.glob("*/*/*/run.json")}
+    prompts = {name: run["prompted_as"][10] for name, run in said.items()}
+    released, full = "diningtable", "dining table"
+    assert prompts == {"paper": full, "released": released, "names": released, "words": released}
+    words = {name: len(run["synonyms"][14].split(" | ")) for name, run in said.items()}
+    assert words == {"paper": 220, "released": 5, "names": 220, "words": 220}

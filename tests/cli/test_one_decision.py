@@ -67,7 +67,7 @@ def test_a_photo_without_labels_says_why_on_the_screen_and_in_the_gallery(
     photos, tmp_path, threshold, needed
 ):
     done = mltta("tag", photos, *CLIP, "--threshold", threshold)
-    why = rf"No label scored at least {needed}; the highest: (?:dog|cat) 0\.\d\d"
+    why = rf"No label scored at least {needed}\. Highest: (?:dog|cat) 0\.\d\d"
     assert len(re.findall(rf"^  {why}$", done.stdout, re.M)) == 3
     mltta(
         "tag", photos, *CLIP, "--threshold", threshold, "-o", tmp_path / "t.html", "-o", tmp_path / "t.jsonl"
@@ -98,7 +98,7 @@ def test_pictures_of_a_photo_without_labels_say_why_and_are_not_grayed():
     from mltta.tagger import Tags
 
     image = Image.new("RGB", (320, 240), "#2266aa")
-    why = Tags([{"label": "dog", "score": 0.2}], note="No label scored at least 0.30; the highest: dog 0.20")
+    why = Tags([{"label": "dog", "score": 0.2}], note="No label scored at least 0.30. Highest: dog 0.20")
     for draw, box, beside in (
         (annotate, (0, 0, 640, 480), (640, 0, 1020, 480)),
         (where_sheet, (16, 16, 336, 256), (0, 296, 400, 320)),

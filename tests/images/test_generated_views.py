@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from mltta.errors import ImageError
+from mltta.images.generated import generated_folder, lacking_variations, variations_folder
 from mltta.images.specs import ViewSpec
-from mltta.images.views import generated_folder, render_views
+from mltta.images.views import render_views
 from mltta.model.encoded import Encoded, union
 from tests.images.test_views import SMALL, noise
 
@@ -68,3 +69,11 @@ def test_too_few_generated_images_are_an_error_that_names_image_folder_and_numbe
 @pytest.mark.parametrize("name", ["a/b.jpg", "/a/b.jpg", "../a/b.jpg", "a\\b.jpg", "./a/../b.jpg"])
 def test_generated_views_of_any_name_lie_inside_the_folder(tmp_path: Path, name: str) -> None:
     assert generated_folder(tmp_path, name) == tmp_path / "a" / "b.jpg"
+
+
+def test_one_folder_holds_the_variations_of_several_datasets_or_of_one(tmp_path: Path) -> None:
+    generate(tmp_path / "voc2012-val" / "cat", 3)
+    assert variations_folder(tmp_path, "voc2012-val") == tmp_path / "voc2012-val"
+    assert variations_folder(tmp_path / "voc2012-val", "voc2012-val") == tmp_path / "voc2012-val"
+    assert lacking_variations(tmp_path / "voc2012-val", ("cat", "dog"), 3) == ["dog"]
+    assert lacking_variations(tmp_path / "voc2012-val", ("cat", "dog"), 4) == ["cat", "dog"]

@@ -159,7 +159,7 @@ def test_the_clean_view_passes_the_first_filter_however_unlike_the_others_it_is(
 
 def test_without_generated_images_it_says_what_to_do(tmp_path):
     backbone = golden.backbone("vit")
-    with pytest.raises(ConfigError, match=r"generated beforehand.*mltta\[diffusion\].*generated=FOLDER"):
+    with pytest.raises(ConfigError, match=r"generated beforehand.*mltta\[diffusion\].*generated=DIR"):
         create_method("difftpt", backbone, LABELS)
     with pytest.raises(ConfigError, match="nowhere"):
         create_method("difftpt", backbone, LABELS, generated=str(tmp_path / "nowhere"))

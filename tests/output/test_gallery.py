@@ -100,7 +100,7 @@ def album(tmp_path):
     folder.mkdir(parents=True)
     images = [folder.parent / "a.jpg", folder / "b.jpg", folder / "c.jpg"]
     shown: list[list[str]] = [["dog", "cat"], ["cat"], []]
-    why = "No label scored at least 0.30; the highest: dog 0.21"
+    why = "No label scored at least 0.30. Highest: dog 0.21"
     heat = {"cat": np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)}
     records = []
     for seed, (image, labels) in enumerate(zip(images, shown, strict=True)):
@@ -132,7 +132,7 @@ def test_search_filter_note_and_small_photo(album, tmp_path):
         assert texts(".tile span") == [
             "dog, cat",
             "cat",
-            "No label scored at least 0.30; the highest: dog 0.21",
+            "No label scored at least 0.30. Highest: dog 0.21",
         ]
         assert texts("nav button:visible") == ["cat\n2", "dog\n1"]
         for word, count in (("kitten", 2), ("kittens", 2), ("pup", 1), ("itten", 0), ("b.jpg", 1)):
@@ -145,7 +145,7 @@ def test_search_filter_note_and_small_photo(album, tmp_path):
         assert not page.locator("#all").is_visible()
 
         page.locator(".tile", has_text="No label").click()
-        assert page.locator("#hint").inner_text() == "No label scored at least 0.30; the highest: dog 0.21"
+        assert page.locator("#hint").inner_text() == "No label scored at least 0.30. Highest: dog 0.21"
         page.keyboard.press("ArrowLeft")
         page.wait_for_function("document.getElementById('large').getBoundingClientRect().width === 270")
         assert page.locator("#large").evaluate("(image) => image.naturalWidth") == 90, (

@@ -100,7 +100,7 @@ def test_an_image_without_labels_says_why(client):
     (entry,) = client.tag([PHOTOS[4]], ["zebra", "pizza", "toilet"])
     assert (entry["image"], entry["present"]) == ("cat.jpg", [])
     assert entry["note"] == offline(labels=["zebra", "pizza", "toilet"])(PHOTOS[4]).note
-    assert entry["note"].startswith("No label scored at least 0.30; the highest: ")
+    assert entry["note"].startswith("No label scored at least 0.30. Highest: ")
     assert "note" not in client.tag([PHOTOS[4]], ["cat"])[0]
 
 

@@ -221,7 +221,7 @@ def test_a_photo_without_labels_says_why(visit):
     seen.add(PHOTOS / "cat.jpg")
     seen.type_labels("zebra, pizza, toilet")
     seen.tag("auto")
-    why = r"No label scored at least 0\.30; the highest: (zebra|pizza|toilet) 0\.[012]\d"
+    why = r"No label scored at least 0\.30\. Highest: (zebra|pizza|toilet) 0\.[012]\d"
     assert re.fullmatch(why, seen.tile("cat.jpg").locator(".said").inner_text())
     seen.tile("cat.jpg").click()
     assert re.fullmatch(why, seen.page.locator("#hint").inner_text())

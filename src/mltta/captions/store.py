@@ -265,13 +265,16 @@ def default_captions(backbone: Backbone) -> CaptionBase:
     """
     if backbone.is_embedded:
         return CaptionBase.load(MINI / "captions", backbone)
-    shipped = MINI / "captions" / "texts.txt"
-    name = f"{backbone.text_fingerprint}-{_digest(shipped.read_text('utf-8'))[:8]}"
+    return kept_captions(read_texts(MINI / "captions" / "texts.txt"), backbone)
+
+
+def kept_captions(texts: Sequence[str], backbone: Backbone) -> CaptionBase:
+    """Sentences in a backbone's space, embedded once and kept in the cache folder."""
+    name = f"{backbone.text_fingerprint}-{_digest(chr(10).join([*texts, '']))[:8]}"
     kept = cache_folder() / "captions" / name
     try:
         return CaptionBase.load(kept, backbone)
     except CaptionError:
-        texts = read_texts(shipped)
         log.info("embedding %d captions for %s (cached afterwards)", len(texts), backbone.name)
         base = CaptionBase.build(texts, backbone)
     try:

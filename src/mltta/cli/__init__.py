@@ -13,7 +13,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from mltta.cli import captions, eval, generate, kept, lists, reproduce, serve, tag
+from mltta.cli import captions, diffusion, eval, generate, kept, lists, reproduce, serve, tag
 from mltta.cli.options import WithRay, alone, shell
 from mltta.errors import MlttaError
 
@@ -45,7 +45,8 @@ app = typer.Typer(
 GROUPS: dict[str, tuple[Any, ...]] = {
     "": (
         "",
-        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods),
+        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, diffusion.variations),
+        lists.methods,
     ),
     "captions": (
         "Generate, build, inspect, search, merge and share caption bases.",

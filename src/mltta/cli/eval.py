@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -25,7 +25,26 @@ if TYPE_CHECKING:
 DEFAULT_METHODS = ("clip", "ml-tta")
 
 
-class DatasetOptions(Options, panel="Dataset"):
+class WordingOptions(Options, panel="Dataset"):
+    """What prompts and captions call the labels of a built-in set."""
+
+    label_names: Literal["readable", "released"] | None = option(
+        None, "VOC prompts: dining table or diningtable (default: by --preset)."
+    )
+    noun_words: Literal["full", "released"] | None = option(
+        None, "Words that name a label in captions (default: by --preset)."
+    )
+
+    def wording(self, preset: str) -> dict[str, Any]:
+        """Names and words as told, or as the preset has them."""
+        released = preset == "released"
+        return {
+            "label_names": self.label_names or ("released" if released else "readable"),
+            "noun_words": self.noun_words or ("released" if released else "full"),
+        }
+
+
+class DatasetOptions(WordingOptions, panel="Dataset"):
     """Which images of a dataset to evaluate, and how to read its labels."""
 
     labels: str | None = option(None, "folder, hf: label list (default: all labels found).", "-l")
@@ -68,6 +87,9 @@ class EvalOptions(DatasetOptions, groups.AnswerOptions, groups.DatasetRunOptions
         "Method name (see `mltta methods`) or path to a Python file (default: clip and ml-tta). May be repeated.",
     )
     orders: int = option(1, "Online methods: number of image orders to evaluate.", min=1, panel=groups.METHOD)
+    variations: Path | None = option(
+        None, "Generated images for difftpt (see `mltta variations`).", metavar="DIR", panel=groups.METHOD
+    )
     out: Path = option(Path("results"), "Folder for results.", "-o")
     no_cache: bool = option(False, "Do not cache features.", panel=groups.PERFORMANCE)
     fresh: bool = option(False, "Discard earlier results of these methods and start over.")
@@ -102,7 +124,8 @@ def eval_(options: EvalOptions) -> None:
     recipes, images = recipes_of(options), dataset_of(options)
     backbone = groups.open_backbone(options, methods=[recipe.method for recipe in recipes])
     with spread_by(options) as spread, counted("evaluating", len(images)) as progress:
-        how = groups.asked(options) | options.chosen("out", "fresh") | {"cache": not options.no_cache}
+        how = groups.asked(options) | options.chosen("out", "fresh")
+        how |= {"cache": not options.no_cache, "generated": options.variations}
         done = evaluate(images, backbone, recipes, progress=progress, spread=spread, **how)
     if not any(len(result.scored) for result in done.results):  # no table to print
         fail(done.results, images)
@@ -116,11 +139,15 @@ def eval_(options: EvalOptions) -> None:
 
 def recipes_of(options: EvalOptions) -> list[Recipe]:
     """Return a recipe per method with its settings and, for online methods, per image order."""
-    from mltta.evaluation.recipes import Recipe
+    from mltta.evaluation.recipes import Recipe, uses_variations
     from mltta.methods import method_class
 
     # a method from a file is called by its registered name
     names = [method_class(name).name for name in options.method or DEFAULT_METHODS]
+    if options.variations is not None and not any(map(uses_variations, names)):
+        raise ConfigError(
+            f"--variations: no method uses generated images: {', '.join(names)}. Add --method difftpt"
+        )
     if not options.method:
         typer.echo(f"no --method given: running {' and '.join(names)}", err=True)
     chosen = settings_of(names, options.set, options.settings)
@@ -134,6 +161,7 @@ def dataset_of(options: EvalOptions) -> Dataset:
     from mltta.data import load_dataset
 
     named = options.chosen(*(one.name for one in fields(DatasetOptions)))
+    named |= options.wording(options.preset)
     images = load_dataset(options.dataset, options.data, config=named.pop("hf_config"), **named)
     if options.synonyms is not None or options.wordnet:
         images = replace(images, labels=groups.with_synonyms(images.labels, options))

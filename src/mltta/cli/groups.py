@@ -28,16 +28,19 @@ class DeviceOptions(Options, panel=PERFORMANCE):
     )
 
 
-class WeightsOptions(DeviceOptions, panel="Model"):
+class FileOptions(DeviceOptions, panel="Model"):
+    quick_gelu: bool | None = option(None, "Whether a local weights file uses QuickGELU.")
+    allow_torchscript: bool = option(False, "Allow OpenAI's original .pt archive (may execute code).")
+    allow_remote_code: bool = option(False, "Allow Python code in the model's tokenizer (executes code).")
+
+
+class WeightsOptions(FileOptions, panel="Model"):
     weights: str | None = option(None, "Pretrained tag or local weights file.")
     prompts: str | None = option(
         None,
         "Learned prompts instead of a template: file (mltta, CoOp, MaPLe) or hf-hub:ORG/NAME.",
         metavar="FILE",
     )
-    quick_gelu: bool | None = option(None, "Whether a local weights file uses QuickGELU.")
-    allow_torchscript: bool = option(False, "Allow OpenAI's original .pt archive (may execute code).")
-    allow_remote_code: bool = option(False, "Allow Python code in the model's tokenizer (executes code).")
 
 
 class ModelOptions(WeightsOptions, panel=None):
@@ -55,17 +58,23 @@ class SynonymOptions(Options, panel=LABELS):
 
 class CaptionOptions(Options, panel=LABELS):
     captions: str | None = option(
-        None, "Caption base, hf-hub:ORG/NAME, caption file (.txt .jsonl .csv, COCO's .json, .gz), or none."
+        None,
+        "Captions: a caption base, hf-hub:ORG/NAME, a file (.txt .jsonl .csv, COCO's .json, .gz), or none "
+        "(default: the included captions).",
     )
 
 
-class QuestionOptions(CaptionOptions, SynonymOptions, panel=LABELS):
+class PromptOptions(SynonymOptions, panel=LABELS):
     template: str | None = option(
         None,
         "Prompt with {} for the label, or open_clip's set openai or simple (not for methods that tune prompts).",
         show_default="the method's own",
     )
     descriptions: Path | None = option(None, "JSON file {label: [sentences]}; averaged with the template.")
+
+
+class QuestionOptions(CaptionOptions, PromptOptions, panel=LABELS):
+    """How labels are put to a model."""
 
 
 class MethodOptions(Options, panel=METHOD):
@@ -135,9 +144,9 @@ class RayOptions(SpreadOptions, panel="Cluster"):
 
 
 def open_backbone(
-    options: DeviceOptions, model: str | None = None, methods: Sequence[str] | None = None
+    options: DeviceOptions, model: str | None = None, methods: Sequence[str] | None = None, **more: Any
 ) -> Backbone:
-    """Open the model that the options name, or the one named here (default: the included model).
+    """Open the model that the options name, or the one named here, with more options (default: the included model).
 
     Args:
         methods: what will use it, by default any method.
@@ -145,8 +154,9 @@ def open_backbone(
     from mltta.methods.registry import all_array_api
     from mltta.model.load import load_backbone
 
-    group = WeightsOptions if isinstance(options, WeightsOptions) else DeviceOptions
-    given = options.chosen(*(one.name for one in fields(group)))
+    kinds = (WeightsOptions, FileOptions, DeviceOptions)
+    group = next(kind for kind in kinds if isinstance(options, kind))
+    given = options.chosen(*(one.name for one in fields(group))) | more
     name = model or getattr(options, "model", None) or (None if given.get("weights") else "mini")
     given["any_method"] = methods is None or not all_array_api(methods)
     return load_backbone(name, image_dtype=given.pop("dtype"), **given)

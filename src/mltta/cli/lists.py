@@ -20,7 +20,7 @@ _REQUIRED = {
 
 
 class MethodsOptions(Options):
-    """List methods, or the settings of one.
+    """List methods, or show the settings of one method.
 
     `mltta methods` lists all methods; `mltta methods ml-tta` describes the settings of one, with defaults and ranges.
     """

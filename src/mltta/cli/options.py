@@ -39,6 +39,8 @@ else:  # missing in Python 3.10, and only type checkers use it
 TableFormat = Literal["text", "markdown", "csv", "json", "latex"]
 #: use a running cluster, or start one for the run
 ANY = "auto"
+#: placeholders of values in the help
+_METAVARS = {bool: "", str: "TEXT", int: "N", float: "X", Path: "PATH"}
 _ADDRESS = re.compile(r"auto|local|ray://.+|[\w.-]+:\d+")
 
 
@@ -132,6 +134,9 @@ def alone(run: Callable[[Any], None]) -> Callable[..., None]:
 
 def _parameter(own: Any, hint: Any, owner: Any) -> inspect.Parameter:
     kind, more = _kind(hint), dict(own.metadata["typer"])
+    plain = next((one for one in (*get_args(hint), hint) if one in _METAVARS), None)
+    if plain is not None:
+        more.setdefault("metavar", _METAVARS[plain])
     default = inspect.Parameter.empty if own.default is MISSING else own.default
     if default == ():
         kind, default = kind | None, None

@@ -26,10 +26,10 @@ class OutputOptions(Options, panel="Output"):
 
 class FileOptions(Options, panel="Keywords and copies"):
     keywords: Literal["sidecar", "embed"] | None = option(
-        None, "Write labels as keywords to sidecar files or into JPEGs."
+        None, "Write labels as keywords: sidecar (photo.jpg.xmp) or embed (into JPEGs)."
     )
-    copy_to: Path | None = option(None, "Copy photos into folders by label.", metavar="DIR/{label}")
-    link_to: Path | None = option(None, "Link photos into folders by label.", metavar="DIR/{label}")
+    copy_to: Path | None = option(None, "Copy photos into one folder per label.", metavar="DIR/{label}")
+    link_to: Path | None = option(None, "Link photos into one folder per label.", metavar="DIR/{label}")
     dry_run: bool = option(False, "Only print which files would be written.")
 
 
@@ -38,19 +38,18 @@ class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOpt
 
     - `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
     - `mltta tag holidays/ --labels my_labels.txt -o tags.csv -o tags.html`
+    - `mltta tag holidays/ --keywords sidecar`
 
     Runs with `-o` are resumable: rerun the command to continue, or to add new photos.
 
-    `curl https://example.org/photo.jpg | mltta tag -`
-
-    `mltta tag s3://bucket/photos --ray -o tags` runs on a cluster; `mltta tag tags -o tags.csv` converts the result.
+    On a Ray cluster: `mltta tag s3://bucket/photos --ray -o results`. Convert: `mltta tag results -o tags.csv`.
 
     **Exit code**: 0 all images tagged, 1 some failed (they are listed), 2 usage error.
     """
 
     images: tuple[str, ...] = argument("PATH…", "Images, folders of images, or - for an image on stdin.")
     labels: str | Any = option(
-        "everyday", "everyday, coco, voc, nuswide, a label file, or 'dog, cat | kitty'.", "-l"
+        "everyday", "A list (everyday, coco, voc, nuswide), a file, or 'dog, cat | kitty'.", "-l"
     )
     method: str = option("auto", "Method name (see `mltta methods`) or path to a Python file.")
     output: tuple[Path, ...] = option(
@@ -59,7 +58,7 @@ class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOpt
     top_k: int | None = option(None, "Maximum number of labels per image.", min=1, metavar="N")
     threshold: float | None = option(
         None,
-        "Minimum score (default: 0.3, or 0 with --top-k). Both limits apply.",
+        "Minimum score (default: 0.3, or 0 with --top-k). Combined with --top-k, both apply.",
         min=0,
         max=1,
         metavar="SCORE",

@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -17,9 +18,10 @@ from mltta.data.nuswide import load_nuswide
 from mltta.data.own_folder import load_folder
 from mltta.data.voc import load_voc
 from mltta.errors import ConfigError, DatasetError
-from mltta.labels import LabelSource
+from mltta.labels import BUILT_IN, LabelSet, LabelSource
+from mltta.labels.sets import Naming, Wording
 
-__all__ = ["Dataset", "DatasetError", "list_datasets", "load_dataset"]
+__all__ = ["Dataset", "DatasetError", "list_datasets", "load_dataset", "named_dataset"]
 
 _LOADERS: dict[str, Callable[..., Dataset]] = {
     "voc2007": partial(load_voc, year=2007, split="test"),
@@ -50,6 +52,8 @@ def load_dataset(
     config: str | None = None,
     image_column: str | None = None,
     label_column: str | None = None,
+    label_names: Naming = "readable",
+    noun_words: Wording = "full",
 ) -> Dataset:
     """Open a dataset. ``load_dataset("voc2012", "data").summary()`` describes it.
 
@@ -65,6 +69,8 @@ def load_dataset(
         config: hf: the configuration, for datasets that have several.
         image_column: hf: the column of images.
         label_column: hf: the column of labels.
+        label_names: what prompts say for the labels of a built-in set: "readable" or "released" ("diningtable").
+        noun_words: the words that name them in captions: "full" or "released"; see `LabelSet.load`.
     """
     key = re.sub(r"[-_ ]", "", str(name).casefold())
     if key not in _LOADERS:
@@ -80,4 +86,16 @@ def load_dataset(
         if option not in known:
             has = ", ".join(o for o in given if o in known)
             raise ConfigError(f"dataset {key} does not support the option {option}; it supports {has}")
-    return _LOADERS[key](root, **options)
+    data = _LOADERS[key](root, **options)
+    if data.labels.source in BUILT_IN:
+        data = replace(data, labels=LabelSet.load(data.labels.source, label_names, noun_words))
+    return data
+
+
+def named_dataset(given: str, **options: Any) -> Dataset:
+    """Open a dataset from one word, NAME[:SPLIT]=DIR, such as voc2012=VOCdevkit; options as of `load_dataset`."""
+    what, equals, folder = given.partition("=")
+    if not equals:
+        raise ConfigError(f"--data {given}: give a dataset's name and its folder, as voc2012=VOCdevkit")
+    name, _, split = what.partition(":")
+    return load_dataset(name, folder, split=split or None, **options)

@@ -19,6 +19,7 @@ from mltta.metrics import interval_of
 from mltta.model.prompts import DEFAULT_TEMPLATE
 from mltta.tables.page import Plot, Section, html_page
 from mltta.tables.render import Cell, Row, Table
+from mltta.tables.svg import Drawing
 
 #: footnote if a method has this mark
 RECONSTRUCTED = "† Reconstruction: there is no public code for this form, and some constants are ours."
@@ -179,7 +180,7 @@ def comparison_section(found: Sequence[Line]) -> Section:
     return Section(where, tables=(comparison(found),), figures=tuple(figures))
 
 
-def gain_by_label_count(found: Sequence[Line]) -> str:
+def gain_by_label_count(found: Sequence[Line]) -> Drawing:
     """Gain in mAP over the first method, for images with few and with many labels."""
     from mltta.tables.plots import bars_by_group
 

@@ -16,7 +16,7 @@ from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
 from mltta.errors import ConfigError
 from mltta.evaluation.measure import Measure, Spread
-from mltta.evaluation.recipes import Recipe, dataset_digests, describe
+from mltta.evaluation.recipes import Recipe, dataset_digests, describe, with_variations
 from mltta.evaluation.results import Result, run_name
 from mltta.evaluation.writing import ResultWriter
 from mltta.methods.base import Method, OnlineMethod, State
@@ -67,6 +67,7 @@ def evaluate(
     template: TemplateSource | None = None,
     descriptions: DescriptionSource | None = None,
     teacher: Backbone | str | None = None,
+    generated: str | Path | None = None,
     seed: int = 0,
     cache: bool | str | Path = True,
     execution: Execution | None = None,
@@ -87,6 +88,7 @@ def evaluate(
         template: a prompt template, several, or a set ("openai", "simple") (default: each method's own).
         descriptions: sentences by label, or a JSON file of them; a label's feature is the mean of all its prompts.
         teacher: a second model for methods that need one, or "self".
+        generated: folder of variations (`mltta variations`), of this dataset or of several, for difftpt.
         cache: True caches features in the user's cache folder, a path in that folder, False not at all.
         execution: batch size, processes, compilation.
         fresh: discard earlier results of these recipes.
@@ -94,7 +96,8 @@ def evaluate(
         spread: distributes the work, e.g. to workers of a cluster.
     """
     start = time.perf_counter()
-    chosen = [Recipe(recipe) if isinstance(recipe, str) else recipe for recipe in recipes]
+    given = (Recipe(recipe) if isinstance(recipe, str) else recipe for recipe in recipes)
+    chosen = [with_variations(recipe, dataset.name, generated) for recipe in given]
     if not chosen:
         raise ConfigError("no method given: pass at least one")
     if not len(dataset):

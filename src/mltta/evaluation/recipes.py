@@ -6,12 +6,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mltta.data import Dataset
+from mltta.images.generated import variations_folder
 from mltta.methods.base import Method
+from mltta.methods.registry import method_class
 from mltta.session.session import Session
 
 
@@ -31,7 +33,8 @@ class Recipe:
     def name(self) -> str:
         if self.title:
             return self.title
-        said = [self.preset] * (self.preset != "paper") + [f"{k}={v}" for k, v in self.options.items()]
+        told = [f"{k}={v}" for k, v in self.options.items() if k != "generated"]
+        said = [self.preset] * (self.preset != "paper") + told
         return self.method + (f" ({', '.join(said)})" if said else "")
 
     @property
@@ -40,11 +43,24 @@ class Recipe:
         return self.name if self.order is None else f"{self.name}, order {self.order}"
 
 
+def with_variations(recipe: Recipe, dataset: str, root: str | Path | None) -> Recipe:
+    """The recipe with the generated images of a dataset, if its method takes some and it names none."""
+    if root is None or "generated" in recipe.options or not uses_variations(recipe.method):
+        return recipe
+    return replace(recipe, options={**recipe.options, "generated": str(variations_folder(root, dataset))})
+
+
+def uses_variations(method: str) -> bool:
+    """Whether a method looks at generated images."""
+    return hasattr(method_class(method).Config, "generated")
+
+
 def describe(session: Session, dataset: Dataset, recipe: Recipe, method: Method) -> dict[str, Any]:
     """Everything a recipe's scores depend on; runs that differ in any of it never share a result."""
     about = json.loads(json.dumps(session.about(method)))
     usual = json.loads(json.dumps(asdict(type(method.config)())))
-    generated = about["config"].get("generated")
+    if generated := about["config"].get("generated"):
+        about["config"]["generated"] = ""  # what is in the folder counts, not where it lies
     return {
         **about,
         "settings": {name: value for name, value in about["config"].items() if value != usual[name]},
@@ -85,5 +101,5 @@ def _size(file: str | Path) -> int:
 
 def _tree_digest(folder: str) -> str:
     """A digest of the paths and sizes of all files in a folder."""
-    files = sorted(file for file in Path(folder).rglob("*") if file.is_file())
+    files = sorted(file for file in Path(folder).rglob("[!.]*") if file.is_file())
     return _digest(f"{file.relative_to(folder)} {_size(file)}" for file in files)

@@ -22,6 +22,7 @@ from mltta.metrics import (
     calibration_error,
     interval_of,
     mean_average_precision,
+    rows_by_count,
     set_metrics,
 )
 from mltta.storage import atomic
@@ -111,6 +112,13 @@ class Summary:
     @cached_property
     def by_count(self) -> dict[str, Any]:
         return by_label_count(self.raw, self.targets)
+
+    def interval_by_count(self, name: str) -> tuple[float, float]:
+        """95% interval of the mAP of the images in a bin of `by_count`."""
+        rows = rows_by_count(self.targets)[name]
+        return interval_of(
+            bootstrap_map(self.raw[rows], self.targets[rows], self.draws, absent="skip"), 0, 100
+        )
 
     @cached_property
     def sets(self) -> SetMetrics:

@@ -46,7 +46,7 @@ class Found:
 
         Example:
             >>> str(Found([], Counter({".cr2": 2, ".psd": 1})))
-            "3 files skipped (2 .cr2: camera raw, export it as JPEG; 1 .psd: convert it to JPEG or PNG)"
+            '3 files skipped (2 .cr2: camera raw, export it as JPEG; 1 .psd: convert it to JPEG or PNG)'
         """
         if not self.skipped:
             return ""

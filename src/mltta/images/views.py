@@ -8,18 +8,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mltta.errors import ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, augmix, draw_plans
 from mltta.images.decode import image_id as content_id
 from mltta.images.decode import load_image
-from mltta.images.find import SUFFIXES
+from mltta.images.generated import generated_files
 from mltta.images.geometry import CROP_DRAWS, Floats, clean_axes, crop_boxes, working_size
 from mltta.images.specs import LocalSpec, ViewSpec, floats, is_count, require
 
@@ -139,28 +137,6 @@ def render_views(
             crop = crop.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         row[:] = np.asarray(crop) if plans is None else augmix(crop, plans, v)
     return normalise_levels(pixels, preprocess)
-
-
-def generated_folder(folder: str | Path, name: str) -> Path:
-    """Return the folder with the generated views of an image, always inside `folder`."""
-    parts = PurePosixPath(name.replace("\\", "/")).parts
-    return Path(folder, *(part for part in parts if part.strip("/") not in ("", "..")))
-
-
-def generated_files(spec: ViewSpec, name: str | None) -> list[Path]:
-    """Return the sorted generated images for an image name; raises ImageError if there are too few."""
-    if not name:
-        lack = f"has no generated views in {spec.generated}"
-        raise ImageError(f"an image without a name {lack}: give it as a file, or give a name")
-    own = generated_folder(spec.generated, name)
-    found = own.iterdir() if own.is_dir() else ()
-    files = sorted(file for file in found if file.suffix.lower() in SUFFIXES and file.name[0] != ".")
-    if len(files) < spec.count:
-        raise ImageError(
-            f"{name}: {spec.count} generated views are needed, but {own} contains {len(files)}; "
-            "generate more, or use fewer views"
-        )
-    return files
 
 
 def draw_numbers(seed: int, identity: str, views: Iterable[int], stream: str, draws: int) -> Floats:

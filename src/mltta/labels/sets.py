@@ -13,12 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, Union
+from typing import Any, Literal, TypeAlias, Union, get_args
 
 from mltta.errors import LabelError
 from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown, unwritable
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
+#: what the name of a built-in set may end in: its prompts and words are then those of ML-TTA's released code
+RELEASED = ":released"
 #: published lists, which are not changed; others get built-in synonyms
 OFFICIAL = frozenset((*BUILT_IN, "objects365"))
 #: limit for label files, since every label is encoded
@@ -34,6 +36,9 @@ _COMMENT = re.compile(r"(^|\s)#.*")
 _BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
 log = logging.getLogger("mltta")
 
+#: what the prompts of a built-in set say, and which words name its labels in captions
+Naming: TypeAlias = Literal["readable", "released"]
+Wording: TypeAlias = Literal["full", "released"]
 #: what LabelSet.of accepts
 LabelSource: TypeAlias = Union["LabelSet", str, os.PathLike[str], Mapping[str, Sequence[str]], Sequence[str]]
 
@@ -119,14 +124,23 @@ class LabelSet:
         return cls._of_entries(labels, "list")
 
     @classmethod
-    def load(cls, name: str, text: Literal["readable", "original"] = "readable") -> LabelSet:
-        """Load a built-in set; "original" uses the official token in prompts, as published."""
+    def load(cls, name: str, names: Naming = "readable", words: Wording = "full") -> LabelSet:
+        """Load a built-in set, such as "voc"; "voc:released" is short for names and words as released.
+
+        Args:
+            names: "readable" prompts say "dining table"; "released" ones the official token, "diningtable".
+            words: the words that name a label in a caption: those of the released code, or a "full" list: its person
+                of VOC and NUS-WIDE has five words, where the full one also has girl, boy and pilot.
+        """
         key = name.strip().casefold()
+        if key.endswith(RELEASED):
+            key, names, words = key.removesuffix(RELEASED), "released", "released"
         if key not in BUILT_IN:
             raise LabelError(f"Unknown label set {name!r}. {_HOW}")
-        if text not in ("readable", "original"):
-            raise LabelError(f"text={text!r} is neither 'readable' nor 'original'.")
-        return _built_in(key, text)
+        for option, value, known in (("names", names, get_args(Naming)), ("words", words, get_args(Wording))):
+            if value not in known:
+                raise LabelError(f"{option}={value!r} is neither {known[0]!r} nor {known[1]!r}.")
+        return _built_in(key, names, words)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
@@ -154,7 +168,7 @@ class LabelSet:
     @classmethod
     def _of_string(cls, labels: str) -> LabelSet:
         """Parse a built-in set, a file name, a comma-separated list or a single label."""
-        if labels.casefold() in BUILT_IN:
+        if labels.casefold().removesuffix(RELEASED) in BUILT_IN:
             return cls.load(labels)
         if labels.casefold().endswith(_SUFFIXES) or os.path.isfile(labels):
             return cls.from_file(labels)
@@ -196,11 +210,34 @@ class LabelSet:
 
 
 @cache
-def _built_in(key: str, text: str) -> LabelSet:
-    entries = json.loads((ASSETS / "labels" / f"{key}.json").read_text(encoding="utf-8"))
-    if text == "original":
+def _built_in(key: str, names: Naming, words: Wording) -> LabelSet:
+    entries = _entries(key)
+    if words == "full":
+        entries = _with_further_words(entries)
+    if names == "released":
         entries = [{**entry, "text": entry["name"]} for entry in entries]
     return LabelSet._of_entries(entries, key)
+
+
+def _entries(name: str) -> list[dict[str, Any]]:
+    return list(json.loads((ASSETS / "labels" / f"{name}.json").read_text(encoding="utf-8")))
+
+
+def _with_further_words(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add each label's own further words ("more"), or those of the COCO label that it is ("as")."""
+    coco = (
+        {entry["name"]: entry for entry in _entries("coco")}
+        if any("as" in entry for entry in entries)
+        else {}
+    )
+    own = {label_key(word) for entry in entries for word in (entry["name"], entry.get("text", entry["name"]))}
+    found = []
+    for entry in entries:
+        same = coco.get(entry.get("as", ""), {})
+        more = [*entry.get("more", ()), *same.get("synonyms", ()), *same.get("more", ())]
+        words = [*entry.get("synonyms", ()), *(word for word in more if label_key(word) not in own)]
+        found.append({**entry, "synonyms": words})
+    return found
 
 
 def _listed(content: str) -> list[str]:

@@ -67,6 +67,8 @@ class Problem:
     #: the labels and their templates, for methods that encode further texts
     labels: LabelSet | None = None
     template: TemplateSource = DEFAULT_TEMPLATE
+    #: the method whose scores another method starts from (``over``)
+    inner: Method | None = None
 
 
 class Method(ABC):
@@ -86,7 +88,7 @@ class Method(ABC):
     #: whether it answers only after all images (a TransductiveMethod)
     transductive: ClassVar[bool] = False
     #: whether it was implemented from a description because no code is public; marked in tables
-    reconstruction: ClassVar[bool] = False
+    reconstruction: bool = False
 
     def __init__(self, problem: Problem, config: Any):
         if "context" in self.requires and not problem.text.tunable:

@@ -65,6 +65,10 @@ def create_method(
     if not (cls.array_api or backbone.any_method):
         raise ConfigError(f"{cls.name} does not run on ONNX Runtime: --engine torch")
     config = cls.Config.make(preset, **options)
+    inner = None
+    if over := getattr(config, "over", ""):
+        shared: dict[str, Any] = {"captions": captions, "template": template, "descriptions": descriptions}
+        inner = create_method(over, backbone, labels, teacher=teacher, **shared)
     labels = LabelSet.of(labels)
     if template is None:
         template = DEFAULT_TEMPLATE if backbone.prompts is not None else cls.default_template
@@ -96,7 +100,7 @@ def create_method(
         )  # the teacher's prompts are not tuned; learned ones are used if present
         seen = own.encode_labels(labels, template, descriptions=descriptions).features
         judge = Teacher(seen, None if own is backbone else own)
-    problem = Problem(text, backbone.logit_scale, labelled, judge, backbone, words, labels, template)
+    problem = Problem(text, backbone.logit_scale, labelled, judge, backbone, words, labels, template, inner)
     return cls(problem, config)
 
 

@@ -11,10 +11,11 @@ from mltta.metrics.average_precision import (
     average_precision,
     by_label_count,
     mean_average_precision,
+    rows_by_count,
 )
 from mltta.metrics.bootstrap import Difference, bootstrap_map, interval, interval_of, paired_difference
 from mltta.metrics.precision_recall import SetMetrics, calibration_error, set_metrics
 
 __all__ = ["LABEL_BINS", "CountBin", "average_precision", "by_label_count", "mean_average_precision"]
 __all__ += ["Difference", "bootstrap_map", "interval", "interval_of", "paired_difference"]
-__all__ += ["SetMetrics", "calibration_error", "set_metrics"]
+__all__ += ["SetMetrics", "calibration_error", "rows_by_count", "set_metrics"]

@@ -138,6 +138,15 @@ class CountBin:
     mean_ap: float  # over those labels, in percent; NaN if there are none
 
 
+def rows_by_count(
+    targets: ArrayLike, bins: Mapping[str, tuple[int, int | None]] = LABEL_BINS
+) -> dict[str, NDArray[np.intp]]:
+    """The images of each bin of label counts, by their rows."""
+    count = (np.asarray(targets) == 1).sum(axis=1)
+    ranges = ((name, least, np.inf if most is None else most) for name, (least, most) in bins.items())
+    return {name: np.flatnonzero((count >= least) & (count <= most)) for name, least, most in ranges}
+
+
 def by_label_count(
     scores: ArrayLike,
     targets: ArrayLike,
@@ -145,9 +154,7 @@ def by_label_count(
     ties: Ties = "grouped",
 ) -> dict[str, CountBin]:
     """mAP by number of labels per image; ``bins`` maps names to ranges, as in `LABEL_BINS`."""
-    count = (np.asarray(targets) == 1).sum(axis=1)
-    ranges = ((name, least, np.inf if most is None else most) for name, (least, most) in bins.items())
-    rows = {name: np.flatnonzero((count >= least) & (count <= most)) for name, least, most in ranges}
+    rows = rows_by_count(targets, bins)
     ap: dict[str, list[float]] = {name: [] for name in bins}
     for score, target in columns(scores, targets):
         for name, row in rows.items():

@@ -53,6 +53,13 @@ class TextTower:
     def embed(self, tokens: Tensor) -> Tensor:
         return self.root.token_embedding(tokens)  # type: ignore[no-any-return]
 
+    def end_of(self, tokens: Tensor) -> Tensor:
+        """Where the end-of-text token of each row (S, L) is: CLIP's has the highest id, that of others a known one."""
+        if self.pool != "eos":
+            return tokens.argmax(dim=-1)
+        own = self.root.text_eos_id if hasattr(self.root, "text_eos_id") else self.root.eos_id
+        return tokens.eq(own).int().argmax(dim=-1)
+
     def project(self, x: Tensor) -> Tensor:
         """Final norm, projection and normalization of pooled tokens (..., W)."""
         x = self.root.ln_final(x)

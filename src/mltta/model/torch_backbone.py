@@ -137,7 +137,7 @@ class TorchBackbone(Backbone):
             raise ConfigError("no texts to encode: give at least one")
         tokens = self.tokenizer(list(texts), context_length=self.context_length)
         causal = self.tower.tunable and self.tower.causal
-        end = tokens.argmax(dim=-1)  # the end-of-text token has the highest id
+        end = self.tower.end_of(tokens) if causal else tokens[:, 0]
         order = end.argsort(stable=True) if causal else torch.arange(len(tokens))
 
         @torch.no_grad()  # gradient mode is per thread

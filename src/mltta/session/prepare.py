@@ -16,8 +16,9 @@ from mltta.decision import Decision
 from mltta.errors import ImageError
 from mltta.images.budget import open_file
 from mltta.images.decode import image_id, load_image
+from mltta.images.generated import generated_files
 from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
-from mltta.images.views import RENDERING, Preprocess, generated_files, render_local, render_views
+from mltta.images.views import RENDERING, Preprocess, render_local, render_views
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone

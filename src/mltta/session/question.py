@@ -81,6 +81,7 @@ class Question:
 
     def method(self, name: str, preset: str = "paper", **options: Any) -> Method:
         """Create a method for this label list."""
+        asked = [name, *filter(None, [options.get("over")])]
         return create_method(
             name,
             self.backbone,
@@ -88,7 +89,7 @@ class Question:
             template=self.template,
             descriptions=self.descriptions,
             captions=self._captions,
-            teacher=self.teacher if "teacher" in method_class(name).requires else None,
+            teacher=self.teacher if any("teacher" in method_class(one).requires for one in asked) else None,
             preset=preset,
             **options,
         )

@@ -140,7 +140,7 @@ def lay_out(table: Table) -> Grid:
     if used == {"paper"}:
         remarks.append(("", "All numbers are the paper's."))
     elif any(cell.difference is not None for cell in cells):
-        interval = ", then the interval of ours" if any(cell.low is not None for cell in cells) else ""
+        interval = ", and its 95% interval over images" if any(cell.low is not None for cell in cells) else ""
         remarks.append(("", f"In brackets: ours minus the paper's{interval}."))
     heads = tuple(zip(table.columns, sources, strict=True))
     return Grid(heads, len(used) > 1, groups, (*remarks, *(("", note) for note in table.notes)))
@@ -182,7 +182,7 @@ def _best(table: Table) -> set[tuple[int, int]]:
 
 
 def _grid_cell(cell: Cell, source: Source, best: bool, digits: int, letter: str = "") -> GridCell:
-    """A number of a cell; ours includes the difference between the rounded numbers, and the interval."""
+    """A number of a cell; ours includes the difference between the rounded numbers, and its interval."""
     value = cell.ours if source == "ours" else cell.paper
     if value is None:
         return GridCell(footnote=letter)
@@ -191,8 +191,9 @@ def _grid_cell(cell: Cell, source: Source, best: bool, digits: int, letter: str 
         difference = round(round(value, digits) - round(cell.paper, digits), digits)
         aside.append(_number(difference, digits, "+" if difference else ""))
     if source == "ours" and cell.low is not None and cell.high is not None:
-        fewer = max(digits - 1, 0)
-        aside.append(f"{_number(cell.low, fewer)} to {_number(cell.high, fewer)}")
+        fewer, sign, origin = max(digits - 1, 0), "" if cell.paper is None else "+", cell.paper or 0.0
+        low, high = (_number(end - origin, fewer, sign) for end in (cell.low, cell.high))
+        aside.append(f"{low} to {high}")
     return GridCell(_number(value, digits), ", ".join(aside), best and source == "ours", letter)
 
 

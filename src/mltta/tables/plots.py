@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,10 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
-from PIL import Image, ImageOps
+from PIL import Image
 
 from mltta.errors import ConfigError
-from mltta.tables.svg import MARKERS, PALETTE, colours, drawing, to_svg
+from mltta.tables.svg import MARKERS, PALETTE, Drawing, colours, drawing, to_svg
 
 Numbers = Sequence[float | None]
 
@@ -28,7 +26,7 @@ _TRUE, _OTHER = "#0072B2", "#A6A6A6"
 _BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7}
 
 
-def lines(title: str, x: Sequence[float], series: Mapping[str, Numbers], xlabel: str, ylabel: str) -> str:
+def lines(title: str, x: Sequence[float], series: Mapping[str, Numbers], xlabel: str, ylabel: str) -> Drawing:
     """Line plot over x values that are powers of two, one line per method; None is a gap."""
     _same_lengths(title, series, len(x), "x")
     with _chart(title, 4.0, xlabel, ylabel, series) as (axes, colour, made):
@@ -41,7 +39,7 @@ def lines(title: str, x: Sequence[float], series: Mapping[str, Numbers], xlabel:
     return made[0]
 
 
-def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Numbers], ylabel: str) -> str:
+def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Numbers], ylabel: str) -> Drawing:
     """Grouped bars, such as the gain over CLIP by number of labels."""
     _same_lengths(title, series, len(groups), "groups")
     width = 0.8 / max(len(series), 1)
@@ -62,7 +60,7 @@ def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Number
     return made[0]
 
 
-def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, ylabel: str) -> str:
+def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, ylabel: str) -> Drawing:
     """Named points with their cost; a line connects the Pareto-optimal ones, whose names are bold."""
     front: list[str] = []
     for name in sorted(points, key=lambda name: (points[name][0], -points[name][1])):
@@ -85,7 +83,7 @@ def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, y
 
 def per_class(
     title: str, labels: Sequence[str], series: Mapping[str, Numbers], xlabel: str = "average precision"
-) -> str:
+) -> Drawing:
     """One line per label with a dot per series, sorted by the first series; height grows with the labels."""
     _same_lengths(title, series, len(labels), "labels")
     first = next(iter(series.values()), ())
@@ -115,7 +113,7 @@ def label_logits(
     truth: Collection[str],
     top: int = 8,
     xlabel: str = "logit",
-) -> str:
+) -> Drawing:
     """An image and the scores of each method for the same labels: the true ones and the first method's top ones.
 
     The first method is the reference: other panels mark where its bar ended, and print the change.
@@ -155,8 +153,7 @@ def label_logits(
             was = f"{next(iter(scores))} was here"
             keys.append(Line2D([], [], color=ink, marker="|", markersize=9, linestyle="", label=was))
         figure.legend(handles=keys, loc="outside lower center", ncols=len(keys))
-        figure.draw_without_rendering()  # computes the layout, and thus the photo's position
-        return to_svg(figure, title, _embedded(image, figure, frame))
+        return to_svg(figure, title, {frame: image})
 
 
 def _panel(axes: Axes, values: Sequence[float], true: Sequence[bool], limits: tuple[float, float]) -> None:
@@ -176,19 +173,6 @@ def _limits(values: Sequence[float]) -> tuple[float, float]:
     return start, high + 0.36 * (high - start)
 
 
-def _embedded(image: Image.Image, figure: Figure, frame: Axes, longest: int = 320) -> str:
-    """The photo, downscaled, as an SVG element that fits into the frame."""
-    small = ImageOps.exif_transpose(image).convert("RGB")
-    small.thumbnail((longest, longest))
-    data = io.BytesIO()
-    small.save(data, "JPEG", quality=85)
-    uri = "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()
-    (width, height), box = 72 * figure.get_size_inches(), frame.get_position()
-    place = f'x="{box.x0 * width:.1f}" y="{(1 - box.y1) * height:.1f}"'
-    size = f'width="{box.width * width:.1f}" height="{box.height * height:.1f}"'
-    return f' <image {place} {size} preserveAspectRatio="xMidYMid meet" href="{uri}"/>\n'
-
-
 def _apart(points: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Vertical position of each name: beside its point, or shifted up to avoid names of points with similar cost."""
     heights = [y for _, y in points.values()]
@@ -205,9 +189,9 @@ def _apart(points: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 @contextmanager
 def _chart(
     title: str, height: float, xlabel: str, ylabel: str, series: Mapping[str, Numbers] | None = None
-) -> Iterator[tuple[Axes, dict[str, str], list[str]]]:
+) -> Iterator[tuple[Axes, dict[str, str], list[Drawing]]]:
     """Yield axes to draw on and a colour per series; afterwards the list holds the SVG, with its legend below."""
-    made: list[str] = []
+    made: list[Drawing] = []
     with drawing():
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         axes = figure.subplots()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import io
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from itertools import cycle
 from typing import Any
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image, ImageOps
 
 #: Colours distinguishable for colour-blind readers and on light and dark pages (after Okabe and Ito).
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#7F7F7F")
@@ -61,13 +64,32 @@ def colours(names: list[str]) -> dict[str, str]:
     return known | dict(zip((name for name in names if name not in known), cycle(free), strict=False))
 
 
-def to_svg(figure: Figure, title: str, extra: str = "") -> str:
+class Drawing(str):
+    """A figure as SVG text, which can also be drawn as pixels."""
+
+    figure: Figure
+    photos: Mapping[Axes, Image.Image]
+
+    def png(self, dpi: int = 150) -> bytes:
+        """The figure on white, as a PNG file."""
+        out = io.BytesIO()
+        with drawing():
+            for frame, photo in self.photos.items():
+                frame.imshow(photo)
+            self.figure.savefig(out, format="png", dpi=dpi, facecolor="white", metadata={"Software": None})
+        return out.getvalue()
+
+
+def to_svg(figure: Figure, title: str, photos: Mapping[Axes, Image.Image] | None = None) -> Drawing:
     """The figure as an ``<svg>`` element for a page or a separate file.
 
     Args:
         title: read by screen readers.
-        extra: elements to add at the end, in points from the upper left corner.
+        photos: by the empty axes that each fills as far as its shape allows.
     """
+    figure.draw_without_rendering()  # settles the layout, and with it the places of photos
+    photos = {frame: _small(photo) for frame, photo in (photos or {}).items()}
+    extra = "".join(_embedded(photo, figure, frame) for frame, photo in photos.items())
     out = io.StringIO()
     nothing: dict[str, Any] = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(out, format="svg", metadata=nothing)
@@ -76,7 +98,26 @@ def to_svg(figure: Figure, title: str, extra: str = "") -> str:
     svg = re.sub(r">\s+<", "><", svg.strip()).replace("<g/>", "")
     svg = _own_ids(_in_tags(_smaller, svg).replace("</svg>", f"{extra}</svg>"))
     opening, rest = svg.split(">", 1)
-    return f'{opening} role="img" style="{_ROOT}">\n<title>{html.escape(title)}</title>{rest}\n'
+    drawn = Drawing(f'{opening} role="img" style="{_ROOT}">\n<title>{html.escape(title)}</title>{rest}\n')
+    drawn.figure, drawn.photos = figure, photos
+    return drawn
+
+
+def _small(image: Image.Image, longest: int = 320) -> Image.Image:
+    small = ImageOps.exif_transpose(image).convert("RGB")
+    small.thumbnail((longest, longest))
+    return small
+
+
+def _embedded(photo: Image.Image, figure: Figure, frame: Axes) -> str:
+    """A photo as an SVG element in its frame."""
+    data = io.BytesIO()
+    photo.save(data, "JPEG", quality=85)
+    uri = "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()
+    (width, height), box = 72 * figure.get_size_inches(), frame.get_position()
+    place = f'x="{box.x0 * width:.1f}" y="{(1 - box.y1) * height:.1f}"'
+    size = f'width="{box.width * width:.1f}" height="{box.height * height:.1f}"'
+    return f' <image {place} {size} preserveAspectRatio="xMidYMid meet" href="{uri}"/>\n'
 
 
 def _in_tags(change: Callable[[str], str], svg: str) -> str:

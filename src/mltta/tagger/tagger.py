@@ -225,7 +225,7 @@ class Tagger:
             least = (scored.photo.decision or self.session.decision).threshold or SHOWN_FROM
             best, needed = items[0]["score"], max(f"{least:.2f}", f"{least:g}", key=len)
             score = f"{best:.2f}" if round(best, 2) < least else f"{best:.5f}"
-            note = f"No label scored at least {needed}; the highest: {items[0]['label']} {score}"
+            note = f"No label scored at least {needed}. Highest: {items[0]['label']} {score}"
         return Tags(items, present=present, image=scored.photo.id, note=note, where=where, captions=captions)
 
 
