@@ -110,7 +110,7 @@ def test_the_server_offers_what_runs_and_tags():
 from mltta.serve.client import Client
 from mltta.serve.offer import offered_methods
 from tests.serve.running import serving
-assert offered_methods() == ["auto", "clip"], offered_methods()
+assert offered_methods() == ["auto", "clip", "dualprompt"], offered_methods()
 with serving(("auto", "clip")) as url, Client(url) as client:
     print(client.tag([{str(PHOTO)!r}], labels=["cat", "dog"])[0]["present"])
 assert "torch" not in sys.modules

@@ -45,7 +45,9 @@ def test_what_scores_and_caches_depend_on_is_the_same_but_for_the_arithmetic():
     assert (one.arithmetic, other.arithmetic) == ("float32", "float32, ONNX Runtime")
 
 
-@pytest.mark.parametrize(("method", "labels"), [("auto", "everyday"), ("auto", "voc"), ("clip", "coco")])
+@pytest.mark.parametrize(
+    ("method", "labels"), [("auto", "everyday"), ("auto", "voc"), ("clip", "coco"), ("dualprompt", "voc")]
+)
 def test_the_scores_of_the_sample_photos_are_the_same_to_1e_4(method, labels):
     taggers = [mltta.Tagger(backbone, labels, method) for backbone in both()]
     for wanted, found in zip(*(tagger(PHOTOS[:6]) for tagger in taggers), strict=True):

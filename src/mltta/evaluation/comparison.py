@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from mltta.metrics import interval_of
 from mltta.model.prompts import DEFAULT_TEMPLATE
 from mltta.tables.page import Plot, Section, html_page
 from mltta.tables.render import Cell, Row, Table
-from mltta.tables.svg import Drawing
+
+if TYPE_CHECKING:
+    from mltta.tables.svg import Drawing
 
 #: footnote if a method has this mark
 RECONSTRUCTED = "† Reconstruction: there is no public code for this form, and some constants are ours."

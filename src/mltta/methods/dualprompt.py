@@ -35,6 +35,7 @@ class DualPrompt(Method):
     emits: Emits = "probabilities"
     requires = frozenset({"captions"})
     reconstruction = True
+    array_api = True
     config: DualPromptConfig
     captions: LabelledCaptions
 
