@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,12 +51,12 @@ def pairs(hashes: Hashes, distance: int) -> Pairs:
     """
     found: set[tuple[int, int, int]] = set()
     edges = np.linspace(0, BITS, distance + 2).astype(int)
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         mask = np.uint64((1 << int(high - low)) - 1)
         band = (hashes >> np.uint64(low)) & mask
         order = np.argsort(band, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(band[order]) != 0, True])
-        for start, end in zip(starts[:-1], starts[1:], strict=True):
+        for start, end in pairwise(starts):
             members = np.sort(order[start:end])
             for i in range(len(members) - 1):
                 near = distances(hashes[members[i]], hashes[members[i + 1 :]])

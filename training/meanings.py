@@ -82,7 +82,9 @@ def unknown(source: Source, terms: Sequence[str]) -> frozenset[str]:
     """
     given = terms if source.absent == "all" else terms[:1]
     main = {name for term in given for name in (term, name_of(term))}
-    narrower = {name for name, broad in _broader(tuple(source.photos.values()), source.absent) if broad & main}
+    narrower = {
+        name for name, broad in _broader(tuple(source.photos.values()), source.absent) if broad & main
+    }
     hinted = {word for term in terms for word in _maybe().get(key_of(term), ())}
     return frozenset((narrower | hinted) & annotated(source) - labels(terms))
 

@@ -17,7 +17,9 @@ from training import repository
 PIECE = 60 * 10**6  # bytes of the largest shard
 CHUNK = 100  # photos that a process writes at a time
 QUALITY = 85
-Work = tuple[str, int, str, dict[str, Any]]  # git directory, short side, blob, what is written about the photo
+Work = tuple[
+    str, int, str, dict[str, Any]
+]  # git directory, short side, blob, what is written about the photo
 
 
 def encode(data: bytes, short: int) -> bytes:
