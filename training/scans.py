@@ -72,7 +72,8 @@ def examine(directory: Path, size: tuple[int, int] | None, photos: Sequence[Phot
 
 def scan(source: Source, directory: Path, out: Path, each: Map) -> list[Photo]:
     """All photos of a source, examined; a finished scan is read back."""
-    code = b"".join(Path(m.__file__).read_bytes() for m in (filters, hashes, sources) if m.__file__)
+    files = (__file__, *(m.__file__ for m in (filters, hashes, sources) if m.__file__))
+    code = b"".join(Path(file).read_bytes() for file in files)
     commit = repository.resolve(directory, source.commit) or ""
     key = hashlib.sha256(f"{source.key} {commit}".encode() + code).hexdigest()
     kept = out / f"{source.repository.replace('/', '+')}.json"
@@ -90,10 +91,10 @@ def scan(source: Source, directory: Path, out: Path, each: Map) -> list[Photo]:
     for photo in photos:
         photo.fault = "repeated" if (photo.blob, *photo.terms) in first else None
         first.add((photo.blob, *photo.terms))
-    new = [photo for photo in photos if photo.fault is None]
+    new, repeats = ([p for p in photos if (p.fault is None) is fresh] for fresh in (True, False))
     chunks = [new[i : i + CHUNK] for i in range(0, len(new), CHUNK)]
     done = [photo for chunk in each(partial(examine, directory, source.size), chunks) for photo in chunk]
-    done += [photo for photo in photos if photo.fault is not None]
+    done += repeats
     kept.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"key": key, "photos": [asdict(photo) for photo in done]}, ensure_ascii=True)
     partial_file = kept.with_suffix(".partial")
