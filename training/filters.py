@@ -42,7 +42,7 @@ def fault(image: Image.Image, full: tuple[int, int] | None = None) -> str | None
         return "grey"
     if colorless and edges(pixels) >= 0.1:
         return "line drawing"
-    if pixels.std() < 6:
+    if pixels.std((0, 1)).max() < 6:
         return "blank"
     if banner(pixels):
         return "banner"
