@@ -48,7 +48,7 @@ def test_labels_are_present_absent_or_unknown(folder):
     rest = labeled.read(folder, held_out=False)
     names = ["cat", "dog", "animal", "sky", "tree", "sunset", "person"]
     known: dict[str, list[int]] = {
-        f["terms"][0]: row.tolist() for f, row in zip(rest.facts, rest.labels(names))
+        f["terms"][0]: row.tolist() for f, row in zip(rest.facts, rest.labels(names), strict=True)
     }
     assert known["cat"] == [1, 0, 1, -1, -1, -1, -1]
     assert known["dog"] == [0, 1, 1, -1, -1, -1, -1]
