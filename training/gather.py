@@ -62,7 +62,7 @@ def record(photo: Photo) -> dict[str, Any]:
 
 def about(source: Source) -> dict[str, Any]:
     """What is written about a source: names in `annotates` that a photo has not are absent from it."""
-    facts = {"source": source.repository, "commit": source.commit, "licence": source.licence}
+    facts = {"source": source.repository, "commit": source.commit, "license": source.license}
     known = sorted(meanings.annotated(source))
     return {**facts, "group": source.group, "absent": source.absent, "annotates": known}
 

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -91,10 +92,16 @@ def scan(source: Source, directory: Path, out: Path, each: Map) -> list[Photo]:
     for photo in photos:
         photo.fault = "repeated" if (photo.blob, *photo.terms) in first else None
         first.add((photo.blob, *photo.terms))
-    new, repeats = ([p for p in photos if (p.fault is None) is fresh] for fresh in (True, False))
+    folders: dict[str, list[Photo]] = defaultdict(list)
+    for photo in sorted((p for p in photos if p.fault is None), key=lambda p: p.blob):
+        folders[photo.path.rpartition("/")[0]].append(photo)
+    for own in folders.values():
+        for photo in own[source.cap :] if source.cap else ():
+            photo.fault = "over the limit"
+    new, rest = ([p for p in photos if (p.fault is None) is fresh] for fresh in (True, False))
     chunks = [new[i : i + CHUNK] for i in range(0, len(new), CHUNK)]
     done = [photo for chunk in each(partial(examine, directory, source.size), chunks) for photo in chunk]
-    done += repeats
+    done += rest
     kept.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"key": key, "photos": [asdict(photo) for photo in done]}, ensure_ascii=True)
     partial_file = kept.with_suffix(".partial")

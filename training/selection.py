@@ -81,8 +81,7 @@ def cap(photos: Sequence[Photo], by: dict[str, Source], per_source: int, per_lab
         source, label = by[photo.source], meanings.name_of(photo.terms[0])
         if source.absent == "all":
             continue
-        limit = min(per_source, source.cap or per_source)
-        if here[photo.source, label] >= limit or there[label] >= per_label:
+        if here[photo.source, label] >= per_source or there[label] >= per_label:
             photo.fault = "over the limit"
         else:
             here[photo.source, label] += 1

@@ -2,7 +2,7 @@
 
 `sources.jsonl.gz` has one line per repository:
 
-    repository, commit, licence
+    repository, commit, license
     group       what its photos show: animals, sports, ...
     absent      "all": each photo has all labels of this source that apply; "classes": each photo shows one
                 of its labels and none of the others; "none": what is not given is unknown
@@ -10,7 +10,7 @@
                 the longest folder wins
     table       instead of folders: a CSV file with the columns `name` and `label`, and the folder of the photos;
                 `photos` then gives the terms of each label
-    size, cap   keep only photos of this size; keep so many photos per label
+    size, cap   keep only photos of this size; keep so many photos per folder
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Source:
 
     repository: str
     commit: str
-    licence: str
+    license: str
     group: str
     absent: str
     photos: dict[str, str]

@@ -52,7 +52,7 @@ def clone(folder: Path, name: str, files: dict[str, bytes], bare: bool = True) -
 
 
 def source(repository: str = "o/r", photos: dict[str, str] | None = None, **more: object) -> Source:
-    line = {"repository": repository, "commit": "0" * 40, "licence": "MIT", "group": "objects"}
+    line = {"repository": repository, "commit": "0" * 40, "license": "MIT", "group": "objects"}
     return Source.of({**line, "absent": "none", "photos": photos or {}, **more})
 
 
@@ -151,7 +151,7 @@ def test_the_manifest_is_small_and_complete():
     assert len({s.repository for s in manifest}) == len(manifest) > 60
     for own in manifest:
         assert len(own.commit) == 40, own.repository
-        assert own.licence, own.repository
+        assert own.license, own.repository
         assert own.photos, own.repository
         assert all(t.strip() for terms in own.photos.values() for t in terms.split("|")), own.repository
 
@@ -239,7 +239,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Source], Path,
     zoo["zoo/d/broken.jpg"] = b"not a picture"
     zoo["zoo/d/renamed.jpg"] = saved(picture(200).resize((200, 170)), quality=70)
     many = {f"things/{i}.jpg": saved(picture(300 + i)) for i in range(30)}
-    many["things/shared.jpg"] = saved(picture(5).resize((120, 102)))
+    many["other/shared.jpg"] = saved(picture(5).resize((120, 102)))
     copied = {f"{i}.jpg": saved(picture(400 + i)) for i in range(4)}
     copied |= {f"kept{seed}.png": saved(picture(seed), "PNG") for seed in (201, 202, 203)}
     commits = [
@@ -249,7 +249,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Source], Path,
     ]
     manifest = [
         source("a/zoo", {"zoo/c": "cat|animal", "zoo/d": "dog|animal"}, commit=commits[0], absent="classes"),
-        source("b/many", {"things": "thing"}, cap=24, commit=commits[1]),
+        source("b/many", {"things": "thing", "other": "thing"}, cap=24, commit=commits[1]),
         source("c/old", {".": "horse"}),  # the clone has another commit
         source("d/missing", {"x": "y"}),
     ]
@@ -279,7 +279,7 @@ def test_each_photo_is_kept_or_has_a_reason(world, tmp_path):
         "a/zoo/zoo/c/again.jpg": "repeated", "a/zoo/zoo/c/1.jpg": "nearly repeated",
         "a/zoo/zoo/c/2.jpg": "two classes", "a/zoo/zoo/d/of-c.jpg": "two classes",
         "a/zoo/zoo/d/tiny.jpg": "tiny", "a/zoo/zoo/d/broken.jpg": "unreadable",
-        "a/zoo/zoo/d/renamed.jpg": "kept aside", "b/many/things/shared.jpg": "nearly repeated",
+        "a/zoo/zoo/d/renamed.jpg": "kept aside", "b/many/other/shared.jpg": "nearly repeated",
         **{f"c/old/{i}.jpg": "source kept aside" for i in range(4)},
         **{f"c/old/kept{i}.png": "kept aside" for i in (201, 202, 203)},
     }  # fmt: skip
@@ -330,6 +330,24 @@ def test_similar_photos_are_held_out_together_from_each_source(world, tmp_path):
     assert {photo.group for photo in series} == {f"{i:040x}" for i in (0, 4, 8)}
     assert all(len({p.held_out for p in series[i : i + 4]}) == 1 for i in (0, 4, 8))
     assert sum(p.held_out for p in series) == 4
+
+
+def test_limits_count_labels_in_each_source_and_in_all():
+    manifest = {"a/a": source("a/a"), "b/b": source("b/b"), "c/c": source("c/c", absent="all")}
+    photos = [scans.Photo(name, f"{i:02}{name}", str(i), [term], fault=None)
+              for name in manifest for term in ("cat", "kitty", "dog") for i in range(5)]  # fmt: skip
+    selection.cap(photos, manifest, per_source=4, per_label=6)
+    kept = [p for p in photos if p.fault is None]
+    count = {
+        (p.source, t): sum((q.source, q.terms) == (p.source, [t]) for q in kept)
+        for p in kept
+        for t in p.terms
+    }
+    assert sum(n for (s, t), n in count.items() if s != "c/c" and t != "dog") == 6  # a kitty is a cat
+    assert sum(n for (s, t), n in count.items() if s == "a/a" and t != "dog") <= 4
+    assert {n for (s, _), n in count.items() if s == "c/c"} == {5}
+    assert {p.blob[:2] for p in kept if p.source == "a/a" and p.terms == ["dog"]} == {"00", "01", "02"}
+    assert {p.fault for p in photos} == {None, "over the limit"}
 
 
 def test_the_output_depends_neither_on_workers_nor_on_order(world, tmp_path):
