@@ -95,8 +95,8 @@ def scan(source: Source, directory: Path, out: Path, each: Map) -> list[Photo]:
     folders: dict[str, list[Photo]] = defaultdict(list)
     for photo in sorted((p for p in photos if p.fault is None), key=lambda p: p.blob):
         folders[photo.path.rpartition("/")[0]].append(photo)
-    for own in folders.values():
-        for photo in own[source.cap :] if source.cap else ():
+    for members in folders.values():
+        for photo in members[source.cap :] if source.cap else ():
             photo.fault = "over the limit"
     new, rest = ([p for p in photos if (p.fault is None) is fresh] for fresh in (True, False))
     chunks = [new[i : i + CHUNK] for i in range(0, len(new), CHUNK)]

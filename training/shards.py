@@ -24,9 +24,9 @@ Work = tuple[
 
 def encode(data: bytes, short: int) -> bytes:
     """A picture as WebP, upright, with a short side of at most some pixels."""
-    image = Image.open(io.BytesIO(data))
-    image.draft("RGB", (2 * short, 2 * short))
-    image = ImageOps.exif_transpose(image).convert("RGB")
+    file = Image.open(io.BytesIO(data))
+    file.draft("RGB", (2 * short, 2 * short))
+    image: Image.Image = ImageOps.exif_transpose(file).convert("RGB")
     scale = min(1.0, short / min(image.size))
     if scale < 1:
         width, height = (max(1, round(side * scale)) for side in image.size)
