@@ -49,20 +49,26 @@ def pairs(hashes: Hashes, distance: int) -> Pairs:
 
     Hashes that differ in `distance` bits agree in one of `distance` + 1 bands, so only these are compared.
     """
-    found: set[tuple[int, int, int]] = set()
     edges = np.linspace(0, BITS, distance + 2).astype(int)
-    for low, high in pairwise(edges):
-        mask = np.uint64((1 << int(high - low)) - 1)
-        band = (hashes >> np.uint64(low)) & mask
+    masks = [np.uint64(((1 << int(high - low)) - 1) << int(low)) for low, high in pairwise(edges)]
+    found = [np.zeros((0, 3), np.int64)]
+    for k, mask in enumerate(masks):
+        band = hashes & mask
         order = np.argsort(band, kind="stable")
         starts = np.flatnonzero(np.r_[True, np.diff(band[order]) != 0, True])
         for start, end in pairwise(starts):
-            members = np.sort(order[start:end])
-            for i in range(len(members) - 1):
-                near = distances(hashes[members[i]], hashes[members[i + 1 :]])
-                for j in np.flatnonzero(near <= distance):
-                    found.add((int(members[i]), int(members[i + 1 + j]), int(near[j])))
-    return np.array(sorted(found), np.int64).reshape(-1, 3)
+            members = order[start:end]  # in ascending order, as the sort is stable
+            for place, i in enumerate(members[:-1], 1):
+                others = members[place:]
+                rest = hashes[i] ^ hashes[others]
+                near = distances(hashes[i], hashes[others])
+                new = near <= distance
+                for before in masks[:k]:
+                    new &= (rest & before) != 0  # else an earlier band has the pair
+                if new.any():
+                    found.append(np.stack([np.full(new.sum(), i), others[new], near[new]], axis=1))
+    every = np.concatenate(found)
+    return every[np.lexsort((every[:, 1], every[:, 0]))]
 
 
 def nearest(hashes: Hashes, others: Hashes, distance: int) -> Pairs:
