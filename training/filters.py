@@ -59,16 +59,25 @@ def edges(pixels: Pixels) -> float:
 
 
 def banner(pixels: Pixels) -> bool:
-    """Whether a white or black strip with text ends the picture, as the name of a stock agency does."""
+    """Whether a white or black strip with text ends the picture, as the name of a stock agency does.
+
+    If the picture also begins with white or black, it has a frame or was taken on such a ground.
+    """
     grey = pixels.mean(2)
-    height = len(grey)
+    height, (dark, light) = len(grey), _plain(grey[:2])
     for rows in range(max(2, round(0.03 * height)), round(0.16 * height)):
         jump = np.abs(grey[height - rows - 1] - grey[height - rows]) > 24
         strip = grey[height - rows + 1 :]  # without the blurred edge
-        plain = max((strip < 40).mean(), (strip > 225).mean())
-        if jump.mean() > 0.85 and plain > 0.7 and strip[:, 4:-4].std() > 8:
+        black, white = _plain(strip)
+        plain = (black > 0.7 and dark < 0.7) or (white > 0.7 and light < 0.7)
+        if jump.mean() > 0.85 and plain and strip[:, 4:-4].std() > 8:
             return True
     return False
+
+
+def _plain(rows: NDArray[np.float64]) -> tuple[float, float]:
+    """Shares of black and of white pixels."""
+    return float((rows < 40).mean()), float((rows > 225).mean())
 
 
 def gutter(pixels: Pixels) -> bool:

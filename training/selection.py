@@ -75,16 +75,17 @@ def cap(photos: Sequence[Photo], by: dict[str, Source], per_source: int, per_lab
 
     Photos of sources that give all labels count for none.
     """
-    here: Counter[tuple[str, str]] = Counter()
+    here: Counter[tuple[str, str]] = Counter()  # of each source, by its own term
     there: Counter[str] = Counter()
     for photo in sorted((p for p in photos if p.fault is None), key=lambda p: p.blob):
         source, label = by[photo.source], meanings.name_of(photo.terms[0])
         if source.absent == "all":
             continue
-        if here[photo.source, label] >= per_source or there[label] >= per_label:
+        own = photo.source, photo.terms[0]
+        if here[own] >= per_source or there[label] >= per_label:
             photo.fault = "over the limit"
         else:
-            here[photo.source, label] += 1
+            here[own] += 1
             there[label] += 1
 
 
