@@ -15,7 +15,7 @@ from training.sources import Source
 
 SAME = 2  # bits in which the hashes of the same picture differ at most
 SIMILAR = 6  # of pictures that are held out together
-SEVERAL = 3  # photos in the sets to check against for which a source is dropped
+SEVERAL = 2  # photos in the sets to check against for which a source is dropped
 
 
 def check(photos: Sequence[Photo], aside: Sequence[tuple[str, int, bytes]]) -> list[dict[str, Any]]:
