@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 READY_DEV := .venv/.ready-dev
-# what says most for its seconds: the rooms, the objectives, the released numbers, labels, metrics, doctests
+# the fastest checks: layers, objectives, recorded values, labels, metrics, doctests
 QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tests/test_decision.py tests/labels \
 	tests/metrics tests/images/test_geometry.py tests/images/test_views.py tests/methods/test_ml_tta.py \
 	tests/methods/test_tpt.py tests/methods/test_tda.py tests/methods/test_plugins.py
@@ -11,10 +11,11 @@ QUICK := tests/test_layers.py tests/test_project.py tests/test_objectives.py tes
 .PHONY: demo check lint types quick test docs release fuzz soak gpu format clean
 
 demo: $(READY)
-	@rm -rf demo
-	$(BIN)/mltta tag examples/photos --labels examples/labels.txt --annotate demo --where demo/where
-	@echo "The same as pictures: demo/*.png; where each label was found: demo/where/*.png. By numbers: $(BIN)/python examples/worked_example.py"
-	@echo "In a browser: $(BIN)/python -m pip install -e '.[serve]' && $(BIN)/mltta serve, then open http://127.0.0.1:8000"
+	@rm -rf demo && mkdir -p demo/sample-photos && cp examples/photos/*.jpg examples/photos/README.md demo/sample-photos
+	$(BIN)/mltta tag demo/sample-photos --labels examples/labels.txt -o demo/index.html -o demo/tags.txt \
+		--annotate demo/bars --where demo/heatmaps
+	@cat demo/tags.txt
+	@echo "Open demo/index.html in a browser: the photos with their labels and heat maps."
 
 check: lint
 	$(MAKE) -j 2 types quick

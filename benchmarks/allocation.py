@@ -1,8 +1,8 @@
-"""What keeping freed memory gains on a CPU: 64 views of `mini`, with and without it, in turns.
+"""Gain of reusing freed memory on a CPU: 64 views of `mini`, with and without it, alternating.
 
     python benchmarks/allocation.py [--repeat 5]
 
-Each way runs in a process of its own; a variable of the C library's own switches ours off.
+Each variant runs in its own process; an environment variable of the C library disables ours.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ print(sorted(times)[len(times) // 2])
 
 
 def seconds(repeat: int, **environment: str) -> float:
-    """Median seconds that 64 views take in a fresh process."""
+    """Median seconds for 64 views in a fresh process."""
     command = [sys.executable, "-c", CODE.format(repeat=repeat)]
     done = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, check=True
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5)
     repeat = parser.parse_args().repeat
     kept, given_back = seconds(repeat), seconds(repeat, MALLOC_ARENA_TEST="8")
-    print(f"kept {kept:.2f} s, given back {given_back:.2f} s: {given_back / kept:.2f} times as fast")
+    print(f"memory reused: {kept:.2f} s, returned: {given_back:.2f} s: {given_back / kept:.2f} times as fast")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""What `auto` is worth: mAP, F1 of label sets, lists of any length, calibration, and what each of its parts gives.
+"""Evaluation of `auto`: mAP, F1 of label sets, lists of any length, calibration, and an ablation of its parts.
 
     python -m benchmarks.auto --voc VOCdevkit --coco coco [--fit] [--ablation] [--out figures.json]
 
-VOC2012 val (its dev half) and COCO (its dev sample, split train2017) are encoded once; features are kept in the cache
-folder. Constants of the method were chosen on these images. --fit prints the calibration that every second image gives,
-and judges it on the others. Lists: each label of VOC alone, random lists of five, VOC with 260 and with 1,000 other
-labels (benchmarks/distractors.txt, none of which means one of the 20 or a kind of it), and twelve labels that hardly
-any image shows.
+VOC2012 val (its dev half) and COCO (its dev sample, split train2017) are encoded once; features are cached in the cache
+folder. Constants of the method were chosen on these images. --fit prints a calibration fitted on every second image
+and evaluated on the others. Lists: each label of VOC alone, random lists of five, VOC with 260 and with 1,000 other
+labels (benchmarks/distractors.txt, none of which is one of the 20 or a kind of it), and twelve labels that hardly any
+image shows.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Images:
 
 
 def encode(backbone: Backbone, data: Dataset, workers: int | None, cache: bool) -> Images:
-    """The views that auto needs at its best."""
+    """Encode the views that auto needs at its best effort."""
     specs = create_method("auto", backbone, "voc").needs
     made = (lambda spec: FeatureCache(backbone, spec)) if cache else None
     pipeline = FeatureStream(
@@ -81,7 +81,7 @@ class _Fetch:
 
 @torch.no_grad()
 def evidence(method: Auto, images: Images, at_once: int = 64) -> Tensor:
-    """Evidence (N, C), before the calibration, on the CPU."""
+    """Evidence (N, C), before calibration, on the CPU."""
     found = []
     for start in range(0, len(images.data), at_once):
         some = {spec: images.views.features(spec)[start : start + at_once].float() for spec in method.needs}
@@ -90,7 +90,7 @@ def evidence(method: Auto, images: Images, at_once: int = 64) -> Tensor:
 
 
 def make(backbone: Backbone, labels: Any, **options: Any) -> Auto:
-    """The method under some settings, and with some constants that are no settings."""
+    """Create the method with some settings, and with constants that are not settings."""
     own = {field.name for field in fields(Constants)}
     constants = replace(Constants(), **{name: value for name, value in options.items() if name in own})
     with mock.patch.object(Auto, "constants", constants):
@@ -101,13 +101,13 @@ def make(backbone: Backbone, labels: Any, **options: Any) -> Auto:
 
 
 def ece(score: Tensor, truth: NDArray[np.int8], above: float = 0.0) -> float:
-    """Expected calibration error in ten bins, over the pairs that score at least so much."""
+    """Expected calibration error with ten bins, over image-label pairs that score at least ``above``."""
     shown = np.where(score.numpy() >= above, truth, -1).astype(np.int8)
     return calibration_error(score.numpy(), shown, bins=10)
 
 
 def fit(parts: Sequence[tuple[Tensor, NDArray[np.int8]]], knee: float) -> list[float]:
-    """Slope, bend and offset that make scores right as often as they say, on every second image; sets weigh alike."""
+    """Fit slope, bend and offset of the calibration on every second image; datasets have equal weight."""
     rows, present, weight = [], [], []
     for z, truth in parts:
         target = torch.from_numpy(truth[::2].astype(np.float32))
@@ -148,7 +148,7 @@ def lists_of(labels: LabelSet, wanted: Sequence[Sequence[int]]) -> list[tuple[La
 def over_lists(
     backbone: Backbone, images: Images, wanted: Sequence[Sequence[int]], shown_from: float, **options: Any
 ) -> tuple[float, float]:
-    """Mean AP over the labels of all lists, and F1 of all that was shown."""
+    """Mean AP over the labels of all lists, and F1 of all labels shown."""
     ap: list[float] = []
     said, truth = [], []
     for labels, own in lists_of(images.data.labels, wanted):
@@ -161,14 +161,14 @@ def over_lists(
 
 
 def beside(labels: LabelSet, others: Sequence[str]) -> LabelSet:
-    """The labels, with others behind them."""
+    """The labels, followed by others."""
     more = tuple(other for other in others if other and other not in labels.texts)
     empty: tuple[tuple[str, ...], ...] = ((),) * len(more)
     return LabelSet(labels.names + more, labels.texts + more, labels.synonyms + empty, "list")
 
 
 def draw_reliability(parts: dict[str, tuple[Tensor, NDArray[np.int8]]], out: Path) -> None:
-    """How often labels are there, over the score they were given, in ten bins, on every second image."""
+    """Draw a reliability diagram with ten bins, on every second image."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 4.4))
@@ -186,7 +186,7 @@ def draw_reliability(parts: dict[str, tuple[Tensor, NDArray[np.int8]]], out: Pat
             color=colour,
             label=name,
         )
-    axes.set(xlabel="score", ylabel="share of these labels that are there", xlim=(0, 1), ylim=(0, 1))
+    axes.set(xlabel="score", ylabel="fraction of correct labels", xlim=(0, 1), ylim=(0, 1))
     axes.legend(frameon=False)
     figure.tight_layout()
     figure.savefig(out)
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--coco", required=True)
     parser.add_argument("--model", default="mini")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--first", type=int, help="only the first images of each")
+    parser.add_argument("--first", type=int, help="use only the first N images of each")
     parser.add_argument("--workers", type=int)
     parser.add_argument("--no-cache", action="store_true")
     parser.add_argument("--fit", action="store_true")
@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=NUMBER", help="constants of the method")
     parser.add_argument("--shown-from", type=float, default=SHOWN_FROM)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--diagram", type=Path, help="draw how often labels are there, over their score")
+    parser.add_argument("--diagram", type=Path, help="write a reliability diagram to this file")
     args = parser.parse_args()
     options: dict[str, Any] = {}
     for pair in args.set:

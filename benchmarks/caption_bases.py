@@ -1,10 +1,10 @@
-"""What the captions are worth: ML-TTA with composed captions, a language model's, and both, by how many there are.
+"""Effect of the caption base on ML-TTA: generated from templates, by a language model, or both, by number of captions.
 
     python benchmarks/caption_bases.py --voc DIR --llm llm_captions.jsonl.gz [--figure captions.svg] [--device auto]
 
-VOC's dev images, mini, the paper's settings. A base counts only captions that name one of the 20 labels; the first so
-many of a fixed shuffle. "composed" are written by rule (`mltta captions generate --engine composer`), as many as the
-language model's; "both" takes half of each. CLIP, which reads no captions, is given beside them.
+VOC's dev images, mini, the paper's settings. Only captions that name one of the 20 labels are used, in a fixed random
+order. "composed" captions come from templates (`mltta captions generate --engine composer`), as many as from the
+language model; "both" uses half of each. CLIP, which uses no captions, is included for comparison.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ SIZES = (1000, 10_000)
 
 
 def composed(labels: LabelSet, count: int) -> list[str]:
-    """Distinct captions written by rule, as many as can be had up to ``count``."""
+    """Distinct captions from templates, up to ``count``."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "composed.jsonl"
         return generate_captions(labels, ComposerEngine(labels), out, count, attempts=2 * count).captions
 
 
 def naming(texts: Sequence[str], labels: LabelSet) -> list[str]:
-    """Those that name a label, shuffled."""
+    """The captions that name a label, shuffled."""
     kept = [text for text, found in zip(texts, label_matches(texts, labels), strict=True) if found]
     random.Random(0).shuffle(kept)
     return kept
@@ -67,10 +67,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--voc", type=Path, required=True, help="folder that holds VOCdevkit")
-    parser.add_argument("--llm", type=Path, required=True, help="captions that a language model wrote")
-    parser.add_argument("--first", type=int, help="only so many images")
-    parser.add_argument("--figure", type=Path, help="write the curves here, as SVG")
+    parser.add_argument("--voc", type=Path, required=True, help="folder that contains VOCdevkit")
+    parser.add_argument("--llm", type=Path, required=True, help="captions from a language model")
+    parser.add_argument("--first", type=int, help="use only the first N images")
+    parser.add_argument("--figure", type=Path, help="write the curves to this SVG file")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
     dataset = load_dataset("voc2012", args.voc).select(slice(args.first))
@@ -90,12 +90,12 @@ def main() -> None:
             print(f"| {size:,} | " + " | ".join(row) + " |", flush=True)
         clip = measure(dataset, backbone, None, "clip", Path(folder)).map
         ours = measure(dataset, backbone, None, "ml-tta", Path(folder)).map
-    print(f"\nall of both: {len(written) + len(ruled):,}; those that ship: {ours:.2f}; clip: {clip:.2f}")
+    print(f"\nall of both: {len(written) + len(ruled):,}; built-in captions: {ours:.2f}; clip: {clip:.2f}")
     print(f"{len(dataset)} images, mAP by raw logits, {backbone.arithmetic} on {backbone.device.type}")
     if args.figure is not None:
         series = {**curves, "the shipped base": [ours] * len(sizes), "CLIP": [clip] * len(sizes)}
         args.figure.write_text(
-            lines("ML-TTA by its captions, VOC2012 dev, mini", sizes, series, "captions", "mAP"),
+            lines("ML-TTA by number of captions, VOC2012 dev, mini", sizes, series, "captions", "mAP"),
             encoding="utf-8",
         )
 

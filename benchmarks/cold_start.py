@@ -1,4 +1,4 @@
-"""How long one photo takes from a cold start, beyond importing open_clip, all in one run.
+"""Cold-start latency of tagging one photo, compared with importing open_clip, measured in one run.
 
 python benchmarks/cold_start.py [--photo examples/photos/cat.jpg] [--repeat 3]
 """

@@ -1,9 +1,9 @@
-"""The constants that the sources of some methods leave open: what each is worth, one changed at a time.
+"""Sensitivity to constants that the sources of some methods leave open, one changed at a time.
 
     python -m benchmarks.constants --voc VOCdevkit --coco coco --out constants [--method concepts bcp piaa]
 
-`mini` on the dev sets (VOC2012 val, dev half; COCO train2017, dev sample), online methods in the order of the dataset.
-The first row of a method has its settings as they are. Results are kept in --out, so a second call goes on.
+`mini` on the dev sets (VOC2012 val, dev half; COCO train2017, dev sample), online methods in dataset order.
+The first row of a method has its default settings. Results are stored in --out, so runs are resumable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRIED: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 def recipes(methods: list[str]) -> list[Recipe]:
-    """Each method as it is, then with one setting changed."""
+    """Each method with default settings, then with one setting changed."""
     return [
         Recipe(method, options)
         for method in methods
@@ -43,7 +43,7 @@ def recipes(methods: list[str]) -> list[Recipe]:
 
 
 def measure(dataset: Dataset, backbone: Backbone, wanted: list[Recipe], out: Path) -> list[Summary]:
-    """All recipes share one encoding."""
+    """Evaluate all recipes with one encoding."""
     with bar_on_terminal() as bar:
         task = bar.add_task(dataset.name, total=None)
         done = evaluate(
@@ -62,9 +62,9 @@ def main() -> None:
     )
     parser.add_argument("--voc", required=True)
     parser.add_argument("--coco", required=True)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the results")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--method", nargs="+", choices=list(TRIED), default=list(TRIED))
-    parser.add_argument("--first", type=int, help="only the first images of each set")
+    parser.add_argument("--first", type=int, help="use only the first N images of each set")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
     backbone, wanted = load_backbone("mini", device=args.device), recipes(args.method)

@@ -1,9 +1,9 @@
-"""Threads that decode beside a thread that computes: photos a second, given to the decoder by pieces or at once.
+"""Throughput of decoding threads beside a computing thread: files passed to the decoder in pieces or at once.
 
     python -m benchmarks.decoding --threads 8 --images 48
 
-Pillow hands a decoder 64 KiB at a time and asks for the interpreter in between. Where another thread of the process is
-busy, as the one is that feeds a GPU, each asking may take the 5 ms after which Python lets another thread run.
+Pillow passes 64 KiB at a time to a decoder and re-acquires the GIL in between. If another thread of the process is
+busy, such as the one that feeds a GPU, each acquisition may take up to 5 ms, Python's switch interval.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PIECE = 1 << 16
 
 @contextmanager
 def busy(yes: bool) -> Iterator[None]:
-    """Another thread computes meanwhile."""
+    """Run another thread that computes in the meantime."""
     done = threading.Event()
 
     def count() -> None:
@@ -60,8 +60,8 @@ def main() -> None:
     parser.add_argument("--pixels", default="4000x3000", metavar="WxH")
     args = parser.parse_args()
     width, height = map(int, args.pixels.split("x"))
-    print(f"{args.threads} threads, JPEGs of {width} x {height}, photos a second, by turns\n")
-    print("| interpreter | by 64 KiB | at once | by 64 KiB | at once |\n|---|---|---|---|---|")
+    print(f"{args.threads} threads, JPEGs of {width} x {height}, photos per second, alternating\n")
+    print("| GIL | 64 KiB pieces | at once | 64 KiB pieces | at once |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         paths = make_photos(Path(folder), args.images, (width, height), distinct=4)
         for kept in (False, True):

@@ -1,10 +1,10 @@
-"""What an evaluation costs beyond encoding the views, with the cache cold and warm.
+"""Cost of an evaluation beyond encoding, with a cold and a warm feature cache.
 
     python benchmarks/evaluation.py --voc DIR [--first 500]
 
-Three methods, clip, tpt and ml-tta, on the CPU with `mini`, 64 views, no AugMix. First with an empty cache, then once
-more with the features that the first run kept. "Encoding" is decoding the images, making the views and encoding
-them, as the first run measured it.
+Runs clip, tpt and ml-tta on the CPU with `mini`, 64 views, no AugMix: first with an empty cache, then with the features
+cached by the first run. "Encoding" is decoding the images, rendering the views and encoding them, as measured in
+the first run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--voc", type=Path, required=True, help="folder that holds VOCdevkit")
-    parser.add_argument("--first", type=int, default=500, help="only so many images")
+    parser.add_argument("--voc", type=Path, required=True, help="folder that contains VOCdevkit")
+    parser.add_argument("--first", type=int, default=500, help="use only the first N images")
     args = parser.parse_args()
     backbone = load_backbone("mini", device="cpu")
     dataset = load_dataset("voc2012", args.voc).select(slice(args.first))
@@ -52,12 +52,12 @@ def main() -> None:
     print(
         f"{len(dataset)} images, {len(dataset.labels)} labels, mini, CPU with {torch.get_num_threads()} threads"
     )
-    print(f"encoding: {encoding:.1f} s, {1000 * encoding / cold.counts.encoded:.0f} ms an image")
+    print(f"encoding: {encoding:.1f} s, {1000 * encoding / cold.counts.encoded:.0f} ms per image")
     for name, done in (("cold", cold), ("warm", warm)):
         methods = ", ".join(f"{method} {seconds:.1f} s" for method, seconds in done.adapt_seconds.items())
         print(
-            f"{name} cache: {done.counts.encoded} encoded, {done.counts.cached} read; beyond encoding {methods}; "
-            f"{done.seconds:.1f} s in all = {done.seconds / encoding:.3f} times encoding"
+            f"{name} cache: {done.counts.encoded} encoded, {done.counts.cached} read; without encoding: {methods}; "
+            f"{done.seconds:.1f} s in total = {done.seconds / encoding:.3f} times encoding"
         )
 
 

@@ -1,4 +1,4 @@
-"""Photos from files: images a second of `mltta tag` and `mltta eval`, beside those of images that are decoded already.
+"""Throughput from files: images per second of `mltta tag` and `mltta eval`, compared with already decoded images.
 
     python -m benchmarks.folder --megapixels 12 --images 600 --method auto clip --device cuda
     python -m benchmarks.folder --pixels 500x375 --images 2000 --method ml-tta --device cuda
@@ -6,11 +6,11 @@
     python -m benchmarks.folder --megapixels 12 --images 40 --method clip --against ../before/src
     python -m benchmarks.folder --pixels 160x120 --images 100000 --method clip --device cuda --memory
 
-A row a method. "files" is the whole way from JPEGs on disk to a CSV file, start-up left out: the model is loaded, and
-one batch has gone through. "stream" is the same photos at their working size, in memory. "command" is `mltta tag` in a
-process of its own, start-up and all; with --against, the same command of another checkout, before and after this one.
---memory prints what that process holds after each tenth of the folder.
-The profile below it is CPU time of one thread, a photo: what all decoding threads share.
+One row per method. "files" is everything from JPEGs on disk to a CSV file, without start-up: the model is loaded and
+one batch has been processed. "stream" is the same photos in memory at their working size. "command" is `mltta tag` in
+its own process, including start-up; with --against, also the same command of another checkout, before and after.
+--memory prints the memory of that process after each tenth of the folder.
+The profile is CPU time per photo on one thread, which all decoding threads share.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from mltta.session.features import FeatureStream
 from mltta.session.prepare import Photo, Prepare
 from mltta.session.scorer import Scorer
 
-IN_MEMORY = 512  # images of the stream, at most
+IN_MEMORY = 512  # maximum number of images in the stream
 PHOTOS = Path(__file__).parents[1] / "examples" / "photos"
 
 
 def make_photos(folder: Path, count: int, size: tuple[int, int], distinct: int = 16) -> list[Path]:
-    """JPEGs of quality 90: photographs enlarged, with a camera's noise; beyond some, the same under other names."""
+    """Create JPEGs of quality 90: enlarged photographs with camera noise, repeated under other names."""
     given = sorted(PHOTOS.glob("*.jpg"))
     paths: list[Path] = []
     for i in range(count):
@@ -70,7 +70,7 @@ def in_memory(paths: Sequence[Path]) -> list[Image.Image]:
 
 
 def rate(work: Callable[[], object], count: int, device: torch.device) -> float:
-    """Images a second."""
+    """Images per second."""
     start = time.perf_counter()
     work()
     if device.type == "cuda":
@@ -79,7 +79,7 @@ def rate(work: Callable[[], object], count: int, device: torch.device) -> float:
 
 
 def write(tagger: Tagger, images: Iterable[object], out: Path) -> None:
-    """Tags into a CSV file, as the command writes them."""
+    """Write tags to a CSV file, as the command does."""
     with out.open("w", newline="") as file:
         lines = csv.writer(file)
         for tags in tagger.stream(images):
@@ -87,7 +87,7 @@ def write(tagger: Tagger, images: Iterable[object], out: Path) -> None:
 
 
 def tag_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path]) -> tuple[float, float]:
-    """From files, and from images in memory: each stream runs twice, and the second counts."""
+    """Rates from files and from images in memory: each stream runs twice, and the second run counts."""
     tagger = Tagger(backbone, labels, method)
     some = paths[: min(len(paths), IN_MEMORY)]
     ready = in_memory(some)
@@ -100,7 +100,7 @@ def tag_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path
 
 
 def eval_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Path]) -> tuple[float, float]:
-    """The same for `evaluate`, nothing kept but the results."""
+    """The same for `evaluate`, storing only results."""
     named, base = LabelSet.load(labels), default_captions(backbone)
 
     def run(images: Sequence[object], out: str) -> None:
@@ -117,10 +117,10 @@ def eval_rates(backbone: Backbone, method: str, labels: str, paths: Sequence[Pat
 
 
 def profile(backbone: Backbone, method: str, labels: str, paths: Sequence[Path]) -> str:
-    """Milliseconds a photo of each step, one after another, nothing beside it."""
+    """Milliseconds per photo of each step, one after another, with nothing else running."""
     tagger = Tagger(backbone, labels, method) if backbone.trained else None
     if tagger is None:
-        return "no profile of random weights"
+        return "not profiled with random weights"
     times: dict[str, float] = {}
     some = list(paths[: min(len(paths), 32)])
     pipeline = FeatureStream(
@@ -159,7 +159,7 @@ def profile(backbone: Backbone, method: str, labels: str, paths: Sequence[Path])
 
 
 def tag_command(folder: Path, method: str, labels: str, device: str, out: Path) -> list[str]:
-    """`mltta tag` as a user would give it."""
+    """The `mltta tag` command line."""
     run = [
         sys.executable,
         "-c",
@@ -183,7 +183,7 @@ def tag_command(folder: Path, method: str, labels: str, device: str, out: Path) 
 
 
 def command(folder: Path, method: str, labels: str, device: str, source: Path) -> float:
-    """Seconds of `mltta tag` of a checkout, start-up and all."""
+    """Seconds of `mltta tag` of a checkout, including start-up."""
     run = tag_command(folder, method, labels, device, folder.parent / f"command-{time.monotonic_ns()}.csv")
     start = time.perf_counter()
     subprocess.run(run, check=True, env={**os.environ, "PYTHONPATH": str(source)}, stderr=subprocess.DEVNULL)
@@ -191,8 +191,8 @@ def command(folder: Path, method: str, labels: str, device: str, source: Path) -
 
 
 def memory(folder: Path, method: str, labels: str, device: str, count: int) -> None:
-    """Print the memory of `mltta tag` as it goes through a folder; Linux only."""
-    out = folder.parent / "memory.jsonl"  # a line an image
+    """Print the memory of `mltta tag` while it processes a folder; Linux only."""
+    out = folder.parent / "memory.jsonl"  # one line per image
     start, done, tenth = time.perf_counter(), 0, 0
     with subprocess.Popen(
         tag_command(folder, method, labels, device, out), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -212,7 +212,7 @@ def memory(folder: Path, method: str, labels: str, device: str, count: int) -> N
                 spent = time.perf_counter() - start
                 print(f"{done:,} images after {spent:.0f} s: {megabytes:,.0f} MB", flush=True)
     print(
-        f"exit {process.returncode}, {count / (time.perf_counter() - start):.0f} images a second with start-up"
+        f"exit {process.returncode}, {count / (time.perf_counter() - start):.0f} images per second including start-up"
     )
 
 
@@ -221,17 +221,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     size = parser.add_mutually_exclusive_group()
-    size.add_argument("--megapixels", type=float, default=12, help="of photos as wide to tall as 4 to 3")
+    size.add_argument("--megapixels", type=float, default=12, help="size of the photos, 4:3")
     size.add_argument("--pixels", metavar="WxH")
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--method", nargs="+", default=["clip"])
     parser.add_argument("--labels", default="coco")
     parser.add_argument("--model", default="mini")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--eval", action="store_true", help="`mltta eval`, which takes random weights too")
+    parser.add_argument("--eval", action="store_true", help="`mltta eval`, also with random weights")
     parser.add_argument("--no-profile", action="store_true")
-    parser.add_argument("--memory", action="store_true", help="what the command holds after each tenth")
-    parser.add_argument("--against", type=Path, help="src of another checkout: only the commands are timed")
+    parser.add_argument("--memory", action="store_true", help="print the command's memory after each tenth")
+    parser.add_argument("--against", type=Path, help="src folder of another checkout; times commands only")
     args = parser.parse_args()
     wide = round((args.megapixels * 1e6 * 4 / 3) ** 0.5)
     pixels = (wide, round(wide * 3 / 4))
@@ -256,10 +256,10 @@ def main() -> None:
                     ("before again", args.against),
                 ):
                     times[name] = command(folder, method, args.labels, args.device, source.resolve())
-                    print(f"{method}, {name}: {args.images / times[name]:.2f} images a second", flush=True)
+                    print(f"{method}, {name}: {args.images / times[name]:.2f} images per second", flush=True)
                 slower = min(times["before"], times["before again"])
                 print(
-                    f"{method}: {slower / times['after']:.2f} times as fast as the better of the two before"
+                    f"{method}: {slower / times['after']:.2f} times as fast as the faster of the two earlier runs"
                 )
             return
         backbone = load_backbone(
@@ -272,7 +272,7 @@ def main() -> None:
             print(f"| {method} | {files:.1f} | {stream:.1f} | {files / stream:.2f} |", flush=True)
             if not args.no_profile and not args.eval:
                 said = profile(backbone, method, args.labels, paths)
-                print(f"\n{method}, ms a photo, one thread: {said}\n", flush=True)
+                print(f"\n{method}, ms per photo, one thread: {said}\n", flush=True)
 
 
 if __name__ == "__main__":

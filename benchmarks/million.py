@@ -1,12 +1,12 @@
-"""Whether memory stays flat over a million images, and how fast they pass when their features are kept.
+"""Memory growth and throughput over a million images with cached features.
 
     python benchmarks/million.py [--images 1000000] [--folder DIR]
 
-A dry run: the features are made up and put into a feature cache, as if all images had been encoded before. From
-there on all is as ever: the evaluator names every image by its bytes, finds it in the cache, scores it with clip,
-says which labels it shows and writes the result, which is then read back and summed up. Memory is what the process
-holds of its own (RssAnon), without the files it has mapped. The exit code is 1 when it grows by more than 64 MB
-between image 10,000 and the last.
+A dry run: synthetic features are written to a feature cache, as if all images had been encoded before. The rest is
+the usual evaluation: it identifies every image by its bytes, finds it in the cache, scores it with clip, decides which
+labels are shown and writes the result, which is then read back and summarized. Memory is the process's anonymous
+memory (RssAnon), without mapped files. The exit code is 1 if it grows by more than 64 MB between image 10,000 and
+the last.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CAPTIONS = [
 
 
 def image(place: int) -> bytes:
-    """What stands for the file of an image; it is named, but never decoded."""
+    """Placeholder for an image file: it is identified, but never decoded."""
     return place.to_bytes(8, "big")
 
 
@@ -56,7 +56,7 @@ def image_id(place: int) -> str:
 
 
 def make_dataset(images: int) -> Dataset:
-    """Images that do not exist until they are asked for, with 1.5 of VOC's 20 labels each."""
+    """Images created on access, with on average 1.5 of VOC's 20 labels each."""
     labels = LabelSet.of("voc")
     targets = np.random.default_rng(0).random((images, len(labels)), np.float32) < 1.5 / len(labels)
     places = range(images)
@@ -64,7 +64,7 @@ def make_dataset(images: int) -> Dataset:
 
 
 def keep_features(backbone: Backbone, dataset: Dataset, folder: Path) -> None:
-    """Fill a cache with random features of every image's one view."""
+    """Fill a cache with random features of every image's only view."""
     (spec,) = create_method("clip", backbone, dataset.labels).needs
     cache, width = FeatureCache(backbone, spec, folder=folder), len(backbone.encode_texts(["dog"])[0])
     generator, step = torch.Generator().manual_seed(0), 10_000
@@ -76,25 +76,25 @@ def keep_features(backbone: Backbone, dataset: Dataset, folder: Path) -> None:
 
 
 def own_memory() -> float:
-    """Megabytes this process holds that are no mapped file."""
+    """Anonymous memory of this process in megabytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 def give_back() -> None:
-    """Return what making the dataset has freed to the system, or growth could hide in it."""
+    """Return memory freed after creating the dataset to the system, because it could hide growth."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def measure(images: int, folder: Path) -> float:
-    """Run it all and print how it went; megabytes of growth."""
+    """Run the evaluation and print its progress; returns the growth in megabytes."""
     backbone = load_backbone("mini", device="cpu")
     print(f"{own_memory():8.1f} MB  model loaded")
     dataset = make_dataset(images)
     keep_features(backbone, dataset, folder / "features")
     give_back()
-    print(f"{own_memory():8.1f} MB  {images:,} images listed, their features in the cache")
+    print(f"{own_memory():8.1f} MB  {images:,} images listed, features cached")
     mark = min(10_000, images // 2)
     seen: dict[str, Any] = {}
 
@@ -117,9 +117,9 @@ def measure(images: int, folder: Path) -> float:
     if done.counts.cached != images:
         sys.exit(f"{images - done.counts.cached:,} images were not found in the cache")
     summary = Summary(done.results[0], draws=10).as_dict()
-    print(f"{own_memory():8.1f} MB  summed up: mAP {summary['mAP']:.2f}")
+    print(f"{own_memory():8.1f} MB  summarized: mAP {summary['mAP']:.2f}")
     (before, start), (after, end) = seen["mark"], seen["end"]
-    print(f"{(images - mark) / (end - start):,.0f} images a second; memory grew by {after - before:.1f} MB")
+    print(f"{(images - mark) / (end - start):,.0f} images per second; memory grew by {after - before:.1f} MB")
     return after - before
 
 
@@ -129,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--images", type=int, default=1_000_000)
     parser.add_argument(
-        "--folder", type=Path, help="for 0.9 KB an image, removed at the end; else the system's"
+        "--folder", type=Path, help="temporary folder, 0.9 KB per image (default: the system's)"
     )
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:

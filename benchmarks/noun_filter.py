@@ -1,10 +1,10 @@
-"""Precision and recall of the noun filter on captions labelled by hand, beside spaCy's matcher where it is installed.
+"""Precision and recall of the noun filter on hand-labelled captions, compared with spaCy's matcher if installed.
 
     python -m benchmarks.noun_filter [--captions llm_captions.jsonl.gz]
 
-The captions are tests/captions/coco_labelled.jsonl, with COCO's labels. spaCy's PhraseMatcher is given the same names
-and synonyms and compares lemmas by its lookup tables (`pip install spacy spacy-lookups-data`). With --captions both
-read the first 20,000 of a file and say how many a second.
+The captions are tests/captions/coco_labelled.jsonl, with COCO's labels. spaCy's PhraseMatcher gets the same names
+and synonyms and compares lemmas from its lookup tables (`pip install spacy spacy-lookups-data`). With --captions,
+also measures throughput on the first 20,000 captions of a file.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--captions", type=Path, help="also measure how fast these are read")
+    parser.add_argument("--captions", type=Path, help="also measure throughput on these captions")
     args = parser.parse_args()
     labels = LabelSet.load("coco")
     rows = [json.loads(line) for line in LABELLED.read_text(encoding="utf-8").splitlines()]
@@ -70,7 +70,7 @@ def main() -> None:
                 start = time.perf_counter()
                 for text in texts:
                     find(text)
-                print(f"{title}: {len(texts) / (time.perf_counter() - start):,.0f} captions a second")
+                print(f"{title}: {len(texts) / (time.perf_counter() - start):,.0f} captions per second")
 
 
 if __name__ == "__main__":

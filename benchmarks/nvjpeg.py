@@ -1,4 +1,4 @@
-"""JPEGs of 12 megapixels decoded on an NVIDIA GPU (nvJPEG through torchvision), beside all cores at the working size.
+"""Throughput of JPEG decoding (12 megapixels) on an NVIDIA GPU (nvJPEG via torchvision) compared with all CPU cores.
 
 python -m benchmarks.nvjpeg [--images 64]
 """
@@ -24,7 +24,7 @@ SIZE = (4000, 3000)
 
 
 def on_gpu(files: list[torch.Tensor], batch: int) -> None:
-    """Decode, and average to the working size."""
+    """Decode, and downscale to the working size."""
     for start in range(0, len(files), batch):
         for image in decode_jpeg(files[start : start + batch], device="cuda"):
             F.avg_pool2d(image[None].float(), scale_of(SIZE))
@@ -46,16 +46,16 @@ def main() -> None:
 
         on_cores()
         cores = rate(on_cores, len(data), gpu)
-        print(f"all cores, at the working size: {cores:.0f} a second")
+        print(f"all cores, at the working size: {cores:.0f} images per second")
         for batch in (1, 8, 32):
             on_gpu(files, batch)
             found = rate(partial(on_gpu, files, batch), len(data), gpu)
-            print(f"nvJPEG, {batch} at once: {found:.0f} a second")
+            print(f"nvJPEG, batch of {batch}: {found:.0f} images per second")
         ours = np.asarray(load_image(data[0])).astype(int)
         theirs = decode_jpeg(files[0], device="cuda").cpu().permute(1, 2, 0).numpy().astype(int)
         apart = np.abs(ours - theirs)
         print(
-            f"values that differ: {(apart > 0).mean():.3f}, by {apart.mean():.3f} on average, {apart.max()} at most"
+            f"differing values: {(apart > 0).mean():.3f}, mean difference {apart.mean():.3f}, maximum {apart.max()}"
         )
 
 

@@ -1,7 +1,7 @@
-"""The published procedure, written plainly: the twin that the fast path is measured and checked against.
+"""Simple reference implementation of the published procedure, for measuring and checking the optimized one.
 
-One image at a time, every prompt a full sequence of 77 tokens, torch's own AdamW, a full sort of all captions, views
-made with Pillow, the clean view encoded again at the end. No sharing, no caching, no batching over images.
+One image at a time, every prompt as a full sequence of 77 tokens, torch's AdamW, a full sort of all captions, views
+rendered with Pillow, and the clean view encoded again at the end. No sharing, caching or batching over images.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mltta.model.backbone import Backbone
 
 
 class Plain:
-    """clip, tpt and ml-tta with the paper's settings, for one image at a time.
+    """clip, tpt and ml-tta with the paper's settings, one image at a time.
 
     Args:
-        autocast: run in half precision on a GPU, with scaled gradients, as the released code does; float32 without.
-        row_by_row: bind as Algorithm 1 is written.
+        autocast: run in half precision on a GPU, with scaled gradients, as in the released code; otherwise float32.
+        row_by_row: bind as written in Algorithm 1.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Plain:
             return (scores[0] + scores[1]).float()
 
     def method(self, name: str) -> Callable[[Tensor], Tensor]:
-        """One of the three by the name it is registered under."""
+        """One of the three methods by its registered name."""
         return {"clip": self.clip, "tpt": self.tpt, "ml-tta": self.ml_tta}[name]
 
     def _images(self, pixels: Tensor) -> Tensor:
@@ -128,9 +128,9 @@ def confident(logits: Tensor, ratio: float) -> Tensor:
 
 
 def bind(logits: Tensor, k: Tensor, row_by_row: bool = True) -> Tensor:
-    """Algorithm 1: tie each row's k highest logits to its maximum; what is added carries no gradient.
+    """Algorithm 1: bind each row's k highest logits to its maximum; the added value carries no gradient.
 
-    Row by row, as the paper writes it, or all rows under one mask, to the same end.
+    Row by row, as in the paper, or all rows with one mask; the result is the same.
     """
     value = logits.detach()
     order = value.argsort(-1, descending=True)

@@ -1,10 +1,10 @@
-"""Whether being fast costs accuracy: mAP of the plain twin in float32 against the fast path at its default precision.
+"""Accuracy cost of the optimizations: mAP of the float32 reference and of the optimized path at default precision.
 
     python benchmarks/precision.py --voc DIR [--first N] [--device auto]
 
-The twin (benchmarks/plain.py) takes views made with Pillow, one image and 77 tokens at a time, all in float32. The
-fast path is `evaluate` as it comes: on a GPU views made there, image tower in bfloat16, many images at once, features
-kept in half precision.
+The reference (benchmarks/plain.py) renders views with Pillow and processes one image and 77 tokens at a time, all in
+float32. The optimized path is `evaluate` with defaults: on a GPU, views rendered on the device, image tower in
+bfloat16, many images at once, features cached in half precision.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ METHODS = ("clip", "tpt", "ml-tta")
 SPEC = ViewSpec(count=64)
 
 
-def twin_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
-    """Scores (N, C) of the plain procedure for each method."""
+def reference_scores(dataset: Dataset, device: str) -> dict[str, Tensor]:
+    """Scores (N, C) of the reference for each method."""
     torch.backends.cudnn.allow_tf32 = False
     backbone = load_backbone("mini", device=device, image_dtype=torch.float32)
     captions = label_captions(dataset.labels, backbone, default_captions(backbone))
-    twin = Plain(backbone, dataset.labels, captions, row_by_row=False)
+    reference = Plain(backbone, dataset.labels, captions, row_by_row=False)
     found: dict[str, list[Tensor]] = {name: [] for name in METHODS}
 
     def prepare(source: Any) -> Tensor:
         return torch.from_numpy(render_views(load_image(source), SPEC, backbone.preprocess))
 
     with ThreadPoolExecutor(os.cpu_count()) as pool, bar_on_terminal() as bar:
-        task = bar.add_task("plain twin", total=len(dataset))
+        task = bar.add_task("reference", total=len(dataset))
         waiting = iter(dataset.images)
         ahead = deque(pool.submit(prepare, source) for source in islice(waiting, 32))
         while ahead:
             pixels = ahead.popleft().result().to(backbone.device)
             ahead.extend(pool.submit(prepare, source) for source in islice(waiting, 1))
             for name in METHODS:
-                found[name].append(twin.method(name)(pixels).detach().cpu())
+                found[name].append(reference.method(name)(pixels).detach().cpu())
             bar.advance(task)
     torch.backends.cudnn.allow_tf32 = True
     return {name: torch.stack(scores) for name, scores in found.items()}
@@ -67,19 +67,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--voc", type=Path, required=True, help="folder that holds VOCdevkit")
-    parser.add_argument("--first", type=int, help="only so many images")
+    parser.add_argument("--voc", type=Path, required=True, help="folder that contains VOCdevkit")
+    parser.add_argument("--first", type=int, help="use only the first N images")
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
     dataset = load_dataset("voc2012", args.voc).select(slice(args.first))
-    twin = twin_scores(dataset, args.device)
+    reference = reference_scores(dataset, args.device)
     backbone = load_backbone("mini", device=args.device)
     with tempfile.TemporaryDirectory() as folder:
         fast = [Summary(r) for r in evaluate(dataset, backbone, METHODS, out=folder, cache=False).results]
-        print(f"{len(dataset)} images, mini, fast path in {backbone.arithmetic} on {backbone.device.type}\n")
-        print("| method | plain twin, float32 | fast path | difference |\n|---|---|---|---|")
+        print(f"{len(dataset)} images, mini, optimized: {backbone.arithmetic} on {backbone.device.type}\n")
+        print("| method | reference, float32 | optimized | difference |\n|---|---|---|---|")
         for name, summary in zip(METHODS, fast, strict=True):
-            plain = mean_average_precision(twin[name].numpy(), dataset.targets)
+            plain = mean_average_precision(reference[name].numpy(), dataset.targets)
             print(f"| {name} | {plain:.3f} | {summary.map:.3f} | {summary.map - plain:+.3f} |")
 
 

@@ -1,10 +1,10 @@
-"""Which labels `mltta tag` calls present, against simple rules: precision, recall, F1, overall and per class.
+"""Label sets of `mltta tag` compared with simple rules: precision, recall, F1, overall and per class.
 
     python benchmarks/presence.py --voc DIR --coco DIR [--method ml-tta] [--device auto]
 
-"One threshold" is chosen on every other image and, like all rules here, measured on the rest. The last lines say
-how often anything is called present when no label of the list is in the image: twelve labels that VOC lacks.
-Features come from the cache that `mltta eval` fills, and are added to it.
+The single threshold is chosen on every second image and, like all rules here, evaluated on the others. The last lines
+show how often any label is shown if none of the list is in the image: twelve labels that VOC lacks.
+Features are read from the cache of `mltta eval`, and added to it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ABSENT = "zebra, giraffe, pizza, toilet, umbrella, surfboard, banana, refrigerat
 
 
 def best_threshold(scores: Tensor, truth: np.ndarray) -> float:
-    """The score from which labels are called present that gives the best F1."""
+    """The threshold with the best F1."""
     tries = torch.linspace(0.005, 0.995, 199)
     return float(max(tries, key=lambda t: set_metrics(scores >= t, truth).f1))
 
@@ -63,14 +63,14 @@ def features_of(backbone: Backbone, dataset: Dataset) -> Tensor:
 
 
 def score(backbone: Backbone, dataset: Dataset, features: Tensor, method: str) -> Tensor:
-    """Probabilities (N, C) that a method gives the labels."""
+    """Probabilities (N, C) of the labels, from a method."""
     ready = create_method(method, backbone, dataset.labels)
     branches = [ready.branches(Encoded({SPEC: part})) for part in features.split(16)]
     return torch.cat([ready.probabilities(part) for part in branches])
 
 
 def single_share(backbone: Backbone, labels: LabelSet, features: Tensor) -> float:
-    """The share of views whose nearest caption names a single label: those that binding leaves alone."""
+    """Share of views whose nearest caption names a single label, which binding leaves unchanged."""
     captions = label_captions(labels, backbone, default_captions(backbone)).named()
     counts = torch.cat([captions.nearest_counts(part) for part in features.split(32)])
     return float((counts == 1).float().mean())
@@ -82,7 +82,7 @@ def votes_of(backbone: Backbone, labels: LabelSet, features: Tensor, rule: Prese
 
 
 def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, share: list[float]) -> None:
-    """Print all rules on one dataset."""
+    """Print all rules for one dataset."""
     truth = dataset.targets[: len(features)]
     learn, judge = slice(0, None, 2), slice(1, None, 2)
     probability = score(backbone, dataset, features, method).cpu()
@@ -96,7 +96,7 @@ def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, 
     for other in share:
         rules[f"mltta tag, share {other}"] = Presence(share=other).present(evidence, votes)
     print(f"\n{dataset.name}, {method}: every second of {len(features)} images\n")
-    print("| rule | precision | recall | F1 | class F1 | labels an image |\n|---|---|---|---|---|---|")
+    print("| rule | precision | recall | F1 | class F1 | labels per image |\n|---|---|---|---|---|---|")
     for name, present in rules.items():
         m = set_metrics(present[judge], truth[judge])
         values = (m.precision, m.recall, m.f1, m.mean_f1, m.labels_per_image)
@@ -104,7 +104,7 @@ def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, 
     ranks = [mean_average_precision(values, truth) for values in (probability, evidence)]
     print(f"\nmAP over all images: softmax {ranks[0]:.2f}, evidence {ranks[1]:.2f}")
     alone = single_share(backbone, dataset.labels, features)
-    print(f"views whose nearest caption names one label: {alone:.1%}")
+    print(f"views whose nearest caption names a single label: {alone:.1%}")
     ours = set_metrics(rules["mltta tag"][judge], truth[judge])
     recall = np.where(ours.positives > 0, ours.per_class_recall, np.nan)
     f1 = np.where(ours.positives + ours.predicted > 0, ours.per_class_f1, np.nan)
@@ -114,22 +114,22 @@ def report(backbone: Backbone, dataset: Dataset, features: Tensor, method: str, 
     if dataset.name.startswith("voc"):
         empty = votes_of(backbone, LabelSet.of(ABSENT), features, rule).amax(-1) >= rule.least
         spoken = votes.amax(-1) >= rule.least
-        print(f"\nanything called present: {float(spoken.float().mean()):.1%} of images with VOC's labels,")
-        print(f"{float(empty.float().mean()):.1%} with twelve labels that are not there")
+        print(f"\nimages with a label shown: {float(spoken.float().mean()):.1%} with VOC's labels,")
+        print(f"{float(empty.float().mean()):.1%} with twelve absent labels")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--voc", type=Path, help="folder that holds VOCdevkit")
-    parser.add_argument("--coco", type=Path, help="folder that holds annotations/ and the images")
-    parser.add_argument("--coco-split", default="train2017", help="the dev sample is of train2017")
-    parser.add_argument("--first", type=int, help="only so many images of each")
+    parser.add_argument("--voc", type=Path, help="folder that contains VOCdevkit")
+    parser.add_argument("--coco", type=Path, help="folder that contains annotations/ and the images")
+    parser.add_argument("--coco-split", default="train2017", help="split (the dev sample is from train2017)")
+    parser.add_argument("--first", type=int, help="use only the first N images of each")
     parser.add_argument("--model", default="mini")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--method", default="ml-tta")
-    parser.add_argument("--share", type=float, nargs="*", default=[], help="also try these shares")
+    parser.add_argument("--share", type=float, nargs="*", default=[], help="also evaluate these shares")
     args = parser.parse_args()
     backbone = load_backbone(args.model, device=args.device)
     sets = [load_dataset("voc2012", args.voc)] if args.voc else []

@@ -1,14 +1,14 @@
-"""Many machines: what Ray costs beside a plain run, and a small model that says how fast a cluster will be.
+"""Clusters: overhead of Ray compared with a plain run, and a simple model that predicts cluster throughput.
 
     python -m benchmarks.scale overhead --images 300          # plain, --ray with one worker, plain again
     python -m benchmarks.scale model --images 120             # stage costs, predicted and measured for 1, 2, 4 workers
     python -m benchmarks.scale stages --images 16 --pixels 4000x3000
-    python -m benchmarks.scale rows --rows 1000000            # two workers, the encoder left out
-    python -m benchmarks.scale sizing --gpu-ms 0.62 --cpu-ms 5 --megabytes 0.1    # hours and money
+    python -m benchmarks.scale rows --rows 1000000            # two workers, without encoder
+    python -m benchmarks.scale sizing --gpu-ms 0.62 --cpu-ms 5 --megabytes 0.1    # hours and cost
 
-All but the last start a Ray of this machine. Start-up is left out: rates count from the end of the first shard of each
-worker, plain ones from as many photos. "rows" makes its features up from the number of a row and scores them by one
-product with the labels' features, in place of decoding, encoding and a method; everything around that is as ever.
+All but the last start Ray on this machine. Start-up is excluded: rates count from the end of each worker's first shard,
+and plain runs from the same number of photos. "rows" generates features from row numbers and scores them by one
+product with the labels' features, instead of decoding, encoding and a method; everything else is as usual.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PIXELS = (500, 375)
 
 @dataclass(frozen=True)
 class Stages:
-    """Seconds of one thread that a photo takes, and what a shard takes besides."""
+    """Seconds of one thread per photo, and the overhead per shard."""
 
     read: float
     decode: float
@@ -54,17 +54,17 @@ class Stages:
 
 
 def predicted(stages: Stages, workers: int, threads: int, cpus: int, shard: int = SMALLEST) -> float:
-    """Photos a second: as many threads as there are cores for, each doing all stages of its photos."""
+    """Photos per second: one thread per core, each running all stages of its photos."""
     return min(workers * threads, cpus) / (stages.photo + stages.shard / shard)
 
 
 def slowest(rates: dict[str, float]) -> tuple[str, float]:
-    """The stage that holds up the others, where they run side by side on different parts of a machine."""
+    """The bottleneck stage, if stages run in parallel on different parts of a machine."""
     return min(rates.items(), key=lambda item: item[1])
 
 
 def plain_rate(tagger: Tagger, paths: list[Path]) -> float:
-    """Photos a second of a plain run, behind the first shard's number."""
+    """Photos per second of a plain run, after the size of the first shard."""
     stream = tagger.stream(paths)
     for _ in islice(stream, SMALLEST):
         pass
@@ -74,7 +74,7 @@ def plain_rate(tagger: Tagger, paths: list[Path]) -> float:
 
 
 def ray_rate(build: Any, sources: list[str], out: Path, size: Size, shard: int = SMALLEST) -> float:
-    """Photos a second of workers, from when each has done a shard to the last."""
+    """Photos per second of workers, from each one's first shard to the last."""
     ended: dict[Any, list[tuple[float, int]]] = {}
 
     def heard(told: Any, plan: Any) -> None:
@@ -82,7 +82,7 @@ def ray_rate(build: Any, sources: list[str], out: Path, size: Size, shard: int =
             ended.setdefault(told.worker, []).append((told.at, told.part.images))
 
     tag(build, sources, str(out), size=size, shard_size=shard, address="local", progress=heard)
-    # the workers' own clocks: the driver hears of several shards at once; each counts from its own first shard
+    # workers' clocks, because reports arrive in groups; each counts from its own first shard
     first = [min(own) for own in ended.values()]
     last = max(at for own in ended.values() for at, _ in own)
     photos = sum(images for own in ended.values() for _, images in own) - sum(images for _, images in first)
@@ -95,14 +95,14 @@ def overhead(images: int, folder: Path) -> None:
     rates = [plain_rate(tagger, paths)]
     rates.append(ray_rate(tagger, [str(folder / "photos")], folder / "tags", Size(1)))
     rates.append(plain_rate(tagger, paths))
-    print("| plain | --ray, one worker | plain again | share of the mean | load |\n|---|---|---|---|---|")
+    print("| plain | --ray, one worker | plain again | fraction of the mean | load |\n|---|---|---|---|---|")
     share = rates[1] / ((rates[0] + rates[2]) / 2)
     said = " | ".join(f"{rate:.2f}" for rate in rates)
     print(f"| {said} | {share:.2f} | {os.getloadavg()[0]:.1f} |", flush=True)
 
 
 def measured_stages(tagger: Tagger, paths: list[Path]) -> Stages:
-    """Each stage alone, one thread, CPU time of the process: others on the machine do not count."""
+    """Each stage separately on one thread, in CPU time of the process, independent of the machine's load."""
     from mltta.images.decode import load_image
     from mltta.model.torch_engine import encode
     from mltta.session.features import FeatureStream
@@ -136,8 +136,8 @@ def stages_of(images: int, folder: Path, pixels: tuple[int, int] = PIXELS) -> tu
     said = ", ".join(f"{name} {1000 * getattr(stages, name):.2f}" for name in parts)
     size = sum(path.stat().st_size for path in paths) / len(paths) / 1e6
     print(
-        f"JPEGs of {pixels[0]} x {pixels[1]}, {size:.2f} MB; ms of CPU a photo, one thread: {said}; "
-        f"{1000 * stages.photo:.1f} in all",
+        f"JPEGs of {pixels[0]} x {pixels[1]}, {size:.2f} MB; ms of CPU per photo, one thread: {said}; "
+        f"{1000 * stages.photo:.1f} in total",
         flush=True,
     )
     return tagger, stages
@@ -159,7 +159,7 @@ def model(images: int, folder: Path) -> None:
 
 
 class MadeUp:
-    """Stands where a tagger stands: features from the number of a row, scores by one product with the labels'."""
+    """Replaces a tagger: features from row numbers, scores by one product with the labels' features."""
 
     def __init__(self, labels: int = 80, dim: int = 512):
         self.names = [f"label {i}" for i in range(labels)]
@@ -169,7 +169,7 @@ class MadeUp:
         self.backbone = SimpleNamespace(device=device)
 
     def about(self) -> dict[str, Any]:
-        return {"model": "none: features are made up", "labels": self.names}
+        return {"model": "none: synthetic features", "labels": self.names}
 
     def stream(self, photos: Iterable[Any]) -> Iterator[Tags]:
         left, dim = iter(photos), len(self.text)
@@ -186,7 +186,7 @@ class MadeUp:
 
 
 def resident() -> float:
-    """Megabytes of memory that this process has."""
+    """Resident memory of this process, in megabytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
@@ -225,11 +225,11 @@ def rows(count: int, folder: Path) -> float:
     early = next(mb for at, mb in seen if at >= count // 10)
     growth = seen[-1][1] - early
     print(
-        f"{count:,} rows in {found.count:,} shards, {wall:.0f} s, {count / wall:,.0f} rows a second, two workers"
+        f"{count:,} rows in {found.count:,} shards, {wall:.0f} s, {count / wall:,.0f} rows per second, two workers"
     )
     print(f"driver: {early:.0f} MB after a tenth, {seen[-1][1]:.0f} MB at the end: {growth:+.0f} MB")
     print(
-        f"a row: {1e6 * alone:.0f} µs of CPU made up and scored; {1e6 * worked / count:.0f} µs in a worker with "
+        f"per row: {1e6 * alone:.0f} µs of CPU to generate and score, {1e6 * worked / count:.0f} µs in a worker with "
         f"reading and writing; {1e6 * (2 * wall - worked) / count:.0f} µs of a worker's time between shards; load "
         f"{os.getloadavg()[0]:.1f}"
     )
@@ -239,7 +239,7 @@ def rows(count: int, folder: Path) -> float:
 def sizing(
     gpu_ms: float, cpu_ms: float, megabytes: float, gpu_price: float, cpu_price: float, beside: int
 ) -> None:
-    """Hours and money for 1, 10 and 100 million photos: of GPUs with some cores beside each, or of such cores alone."""
+    """Hours and cost for 1, 10 and 100 million photos, with GPUs and some cores each, or with cores only."""
     rates = {
         "decoding" if gpu_ms else "all stages": beside * 1000 / cpu_ms,
         "reading at 10 Gbit/s": 1250 / megabytes,
@@ -250,8 +250,8 @@ def sizing(
     price = beside * cpu_price + (gpu_price if gpu_ms else 0)
     machine = f"machine of {'a GPU and ' if gpu_ms else ''}{beside} cores"
     said = ", ".join(f"{stage} {value:,.0f}" for stage, value in rates.items())
-    print(f"photos a second of a {machine}, at {price:.2f} an hour: {said}; {name} holds up the others")
-    print("| photos | machine hours | with 8 of them | money |\n|---|---|---|---|")
+    print(f"photos per second of a {machine}, at {price:.2f} per hour: {said}; bottleneck: {name}")
+    print("| photos | machine hours | with 8 machines | cost |\n|---|---|---|---|")
     for count in (1e6, 1e7, 1e8):
         hours = count / rate / 3600
         print(f"| {count:,.0f} | {hours:,.1f} | {hours / 8:,.2f} h | {hours * price:,.0f} |")
@@ -263,14 +263,16 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("what", choices=["overhead", "model", "stages", "rows", "sizing"])
     parser.add_argument("--images", type=int, default=300)
-    parser.add_argument("--pixels", metavar="WxH", default="500x375", help="stages: of the photos")
+    parser.add_argument("--pixels", metavar="WxH", default="500x375", help="size of the photos (for stages)")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--gpu-ms", type=float, default=0.62, help="of one GPU, a photo; 0: no GPU")
-    parser.add_argument("--cpu-ms", type=float, default=10.0, help="of one core, a photo: read and decode")
-    parser.add_argument("--megabytes", type=float, default=0.1, help="of a photo")
-    parser.add_argument("--gpu-price", type=float, default=4.0, help="an hour")
-    parser.add_argument("--cpu-price", type=float, default=0.05, help="an hour of a core")
-    parser.add_argument("--cores", type=int, default=16, help="beside each GPU")
+    parser.add_argument("--gpu-ms", type=float, default=0.62, help="GPU milliseconds per photo (0: no GPU)")
+    parser.add_argument(
+        "--cpu-ms", type=float, default=10.0, help="core milliseconds per photo: read, decode"
+    )
+    parser.add_argument("--megabytes", type=float, default=0.1, help="megabytes per photo")
+    parser.add_argument("--gpu-price", type=float, default=4.0, help="price of a GPU per hour")
+    parser.add_argument("--cpu-price", type=float, default=0.05, help="price of a core per hour")
+    parser.add_argument("--cores", type=int, default=16, help="cores per GPU")
     args = parser.parse_args(argv)
     if args.what == "sizing":
         sizing(args.gpu_ms, args.cpu_ms, args.megabytes, args.gpu_price, args.cpu_price, args.cores)

@@ -1,10 +1,10 @@
-"""A server under load, beside `mltta tag` on the same photos: calls a second, how long they take, what is refused.
+"""Server under load, compared with `mltta tag` on the same photos: throughput, latency, and refused requests.
 
     python -m benchmarks.serve --clients 8 --seconds 60
     python -m benchmarks.serve --flood 200
 
-"tag" is `mltta tag FOLDER -o tags.csv`, the summary's own figure, start-up left out, before and after the server.
-"served" counts calls of one photo each, made by a process of its own, so client and server share the machine.
+"tag" is `mltta tag FOLDER -o tags.csv`, as reported in its summary, without start-up, before and after the server.
+"served" counts requests with one photo each, sent by a separate process, so client and server share the machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PHOTOS = sorted((ROOT / "examples" / "photos").glob("*.jpg"))
 
 
 def tag_rate(method: str, labels: str, photos: int) -> float:
-    """Images a second of the command line."""
+    """Images per second of the command line."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "photos"
         folder.mkdir()
@@ -39,7 +39,7 @@ def tag_rate(method: str, labels: str, photos: int) -> float:
         )
     found = re.search(r"images tagged in (?:(\d+) min )?([\d.]+) s", done.stderr)
     if found is None:
-        raise SystemExit(f"no time in the summary:\n{done.stderr}")
+        raise SystemExit(f"no time found in the summary:\n{done.stderr}")
     return photos / (60 * int(found[1] or 0) + float(found[2]))
 
 
@@ -67,14 +67,14 @@ def start(method: str, labels: str) -> tuple[str, subprocess.Popen[str]]:
 
 
 def memory(process: int) -> float:
-    """Megabytes that a process holds."""
+    """Memory of a process, in megabytes."""
     text = Path(f"/proc/{process}/status").read_text()
     found = re.search(r"VmRSS:\s+(\d+)", text)
     return int(found[1]) / 1024 if found else float("nan")
 
 
 def load(url: str, clients: int, seconds: float) -> None:
-    """Made by a process of its own: calls without a pause, and what became of them, as JSON."""
+    """Send requests without pause, in a separate process, and print the outcomes as JSON."""
     import httpx
 
     took: list[float] = []
@@ -112,7 +112,7 @@ def load(url: str, clients: int, seconds: float) -> None:
 
 
 def flood(url: str, calls: int) -> Counter[str]:
-    """Calls that all come at once."""
+    """Send many requests at once."""
     import httpx
 
     seen: Counter[str] = Counter()
@@ -146,7 +146,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--method", default="auto")
     parser.add_argument("--labels", default="coco")
-    parser.add_argument("--photos", type=int, default=112, help="for mltta tag")
+    parser.add_argument("--photos", type=int, default=112, help="number of photos for mltta tag")
     parser.add_argument("--flood", type=int, default=0, metavar="CALLS")
     parser.add_argument("--url", help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -176,12 +176,12 @@ def main() -> None:
     took = sorted(found["took"])
     served = found["seen"].get("200", 0) / found["seconds"]
     tagged = statistics.mean(rates)
-    print(f"tag     {rates[0]:.2f} and {rates[1]:.2f} images a second")
+    print(f"tag     {rates[0]:.2f} and {rates[1]:.2f} images per second")
     print(
-        f"served  {served:.2f} a second to {asked.clients} clients, {served / tagged:.2f} of tag: {found['seen']}"
+        f"served  {served:.2f} per second to {asked.clients} clients, {served / tagged:.2f} of tag: {found['seen']}"
     )
     middle, slow = (took[int(share * len(took))] for share in (0.5, 0.99))
-    print(f"seconds a call: median {middle:.2f}, p99 {slow:.2f}; the server holds {held:.0f} MB")
+    print(f"seconds per request: median {middle:.2f}, p99 {slow:.2f}; server memory {held:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time per image, stage by stage and end to end, against encoding alone and against the plain published procedure.
+"""Time per image, by stage and end to end, compared with encoding alone and with a simple reference implementation.
 
     python -m benchmarks.speed --models RN50 ViT-B/32 ViT-B/16 mini [--device cuda] [--images 256] [--plain 8]
     python -m benchmarks.speed --models ViT-B/16 --growth
@@ -6,10 +6,10 @@
     python -m benchmarks.speed --table-4 --models RN50
 
 ML-TTA with the paper's settings: 64 views, 80 labels (COCO), 100,000 captions, both contexts adapted. Images are
-500 x 375 pixels, decoded and resident on the device. Weights are random (but mini's): speed does not depend on them.
-"Encoding" is the image tower on views that are ready, at the same precision and batch. The plain twin is
-benchmarks/plain.py: one image at a time, 77 tokens, torch's AdamW, a full sort of the captions; on a GPU in half
-precision as released and with its views already made, on a CPU in float32 and with the views that it makes first.
+500 x 375 pixels, decoded and on the device. Weights are random (except mini's): speed does not depend on them.
+"Encoding" is the image tower on rendered views, with the same precision and batch size. The reference is
+benchmarks/plain.py: one image at a time, 77 tokens, torch's AdamW, a full sort of the captions. On a GPU it uses half
+precision as released and pre-rendered views; on a CPU it uses float32 and includes rendering.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,16 +40,19 @@ from mltta.methods.ml_tta import MLTTA
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
 from mltta.model.torch_engine import encode
+from mltta.reproduction.filled import TIMED, cells_of
+from mltta.reproduction.rerun import TITLES
+from mltta.reproduction.timing import TIMES, adapting_seconds
 from mltta.session.prepare import Photo, Prepare, Prepared
+from mltta.tables.cells import Cell, Row, Table
+from mltta.tables.render import render
 
 SIZE = (375, 500)
-# The methods whose time the paper's Table 4 gives.
-TABLE_4 = ("tpt", "difftpt", "rlcf", "ml-tta")
 
 
 @dataclass
 class Scene:
-    """A model, labels, captions and images: what is timed."""
+    """A model, labels, captions and images to time."""
 
     backbone: Backbone
     labels: LabelSet
@@ -81,13 +83,13 @@ class Scene:
         return Image.fromarray(image.decoded.cpu().numpy())
 
     def encode(self, images: list[Prepared]) -> Encoded:
-        """Views made and encoded, as the tagger and the evaluator do it where the backbone is."""
+        """Render and encode views, as the tagger and the evaluator do on this device."""
         found = encode(self.backbone, [self.prepare(image) for image in images])
         features = torch.stack([own[self.spec] for own in found])
         return Encoded({self.spec: features.to(self.backbone.device).float()})
 
     def prepare(self, image: Prepared) -> Prepared:
-        """Ready to be encoded: the image for a device to make views of, or its views."""
+        """Prepare an image for encoding: the image itself if the device renders views, else its views."""
         if self.backbone.renderer is not None:
             return replace(image, missing=(self.spec,))
         make = Prepare(lambda photo: photo, [self.spec], self.backbone.preprocess)
@@ -102,7 +104,7 @@ class Scene:
 
 
 def random_captions(backbone: Backbone, labels: int, count: int) -> LabelledCaptions:
-    """Unit vectors and label sets of one to four labels."""
+    """Random unit vectors with label sets of one to four labels."""
     dim = backbone.encode_texts(["a"]).shape[1]
     rng = np.random.default_rng(0)
     drawn = rng.integers(labels, size=(count, 4)).tolist()
@@ -112,13 +114,13 @@ def random_captions(backbone: Backbone, labels: int, count: int) -> LabelledCapt
 
 
 def settle(method: Method) -> None:
-    """As in a run of thousands of images: on a GPU first-step gradients come from a kept Jacobian."""
+    """Simulate a run of thousands of images: on a GPU first-step gradients use a stored Jacobian."""
     if isinstance(method.text, CudaLabelEncoder):
         method.text.jacobian = True
 
 
 def clock(device: torch.device, work: Callable[[], object], repeat: int = 1) -> float:
-    """Milliseconds that one call takes, after some that do not count: kernels are chosen, graphs recorded."""
+    """Milliseconds per call, after warm-up calls that select kernels and capture graphs."""
     sync = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     for _ in range(5 if device.type == "cuda" and repeat > 1 else 1):
         work()
@@ -131,7 +133,7 @@ def clock(device: torch.device, work: Callable[[], object], repeat: int = 1) -> 
 
 
 def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
-    """Milliseconds an image: views, encoding, retrieval, adapting, and all of them in a stream."""
+    """Milliseconds per image: views, encoding, retrieval, adaptation, and all of them in a stream."""
     backbone, method = scene.backbone, scene.method()
     device = backbone.device
     if compile:
@@ -171,7 +173,7 @@ def stages(scene: Scene, batch: int, compile: bool) -> dict[str, float]:
 
 
 def auto_stream(scene: Scene, batch: int) -> dict[str, float]:
-    """Milliseconds an image of `auto` in a stream, at both of its prices, beside nothing else."""
+    """Milliseconds per image of `auto` in a stream, for both effort levels."""
     times = {}
     for effort in ("fast", "best"):
         method = create_method("auto", scene.backbone, scene.labels, captions=scene.captions, effort=effort)
@@ -194,14 +196,14 @@ def auto_stream(scene: Scene, batch: int) -> dict[str, float]:
 
 
 def peak_gigabytes(device: torch.device) -> float:
-    """The most memory taken so far: of the GPU, or of this process."""
+    """Peak memory of the GPU, or of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def single(scene: Scene) -> float:
-    """Milliseconds from one decoded image to its scores, nothing else under way."""
+    """Milliseconds from one decoded image to its scores, with nothing else running."""
     method, device = scene.method(), scene.backbone.device
     settle(method)
     one = scene.images[:1]
@@ -209,7 +211,7 @@ def single(scene: Scene) -> float:
 
 
 def plain(scene: Scene, images: int) -> float:
-    """Milliseconds an image of the published procedure: on a GPU with its views ready, on a CPU with making them."""
+    """Milliseconds per image of the reference: on a GPU with pre-rendered views, on a CPU including rendering."""
     backbone = load_backbone(
         scene.backbone.name,
         device=scene.backbone.device,
@@ -217,44 +219,56 @@ def plain(scene: Scene, images: int) -> float:
         random_weights=scene.backbone.name != "mini",
     )
     device = backbone.device
-    twin = Plain(backbone, scene.labels, scene.captions, autocast=device.type == "cuda")
+    reference = Plain(backbone, scene.labels, scene.captions, autocast=device.type == "cuda")
     if backbone.renderer is None:
         picture = scene.picture(scene.images[0])
         return clock(
             device,
-            lambda: twin.ml_tta(torch.from_numpy(render_views(picture, scene.spec, backbone.preprocess))),
+            lambda: reference.ml_tta(
+                torch.from_numpy(render_views(picture, scene.spec, backbone.preprocess))
+            ),
             images,
         )
     views = backbone.renderer.render([scene.images[0].decoded], scene.spec, 0, ["x"])[0]
-    return clock(device, lambda: twin.ml_tta(views), images)
+    return clock(device, lambda: reference.ml_tta(views), images)
 
 
-def adapting(scene: Scene) -> dict[str, float]:
-    """Milliseconds an image beyond its encoded views of the methods of the paper's Table 4, one image at a time."""
-    times = {}
-    with tempfile.TemporaryDirectory() as generated:
-        for name in TABLE_4:
-            own = {"generated": generated} if name == "difftpt" else {}
-            method = create_method(
-                name, scene.backbone, scene.labels, captions=scene.captions, teacher="self", **own
-            )
+def table_4(scene: Scene) -> Table:
+    """Seconds per image of the methods of the paper's Table 4, one image at a time, beside the paper's."""
+    printed = {cell.setting.method: cell.value for cell in cells_of(4) if cell.setting.metric == TIMES[0]}
+    rows: dict[str, list[Cell]] = {name: [] for name in TIMES}
+    with tempfile.TemporaryDirectory() as folder:
+        pictures = [scene.picture(image) for image in scene.images]
+        ids = [image.identity for image in scene.images]
+        for id in ids:
+            own = Path(folder, id)
+            own.mkdir()
+            for j in range(63):  # their content does not change the time
+                pictures[0].rotate(j).save(own / f"{j:03}.jpg")
+        targets = np.zeros((len(ids), len(scene.labels)), np.int8)
+        data = Dataset("speed", scene.labels, ids, pictures, targets)
+        for name in printed:
+            own = {"generated": folder} if name == "difftpt" else {}
+            options = {"captions": scene.captions, "teacher": "self", **own}
+            method = create_method(name, scene.backbone, scene.labels, **options)
             settle(method)
-            dim = method.text.features.shape[1]
-            views = {
-                spec: F.normalize(torch.randn(1, spec.count, dim), dim=-1).to(scene.backbone.device)
-                for spec in method.needs
-            }
-            times[name] = clock(scene.backbone.device, partial(method, Encoded(views)), 5)
-    return times
+            for metric, value in adapting_seconds(method, data, len(ids)).items():
+                paper = printed[name] if metric == TIMES[0] else None
+                rows[metric].append(Cell(paper=paper, ours=value))
+    found = tuple(Row(metric, tuple(cells)) for metric, cells in rows.items())
+    title = f"Table 4, {scene.backbone.name} on {scene.backbone.device.type}, {len(scene.labels)} labels"
+    columns = tuple(TITLES[name] for name in printed)
+    notes = (TIMED, "RLCF is taught by the model itself. The paper does not name its hardware.")
+    return Table(title, columns, found, notes, "s", digits=3, best="")
 
 
 def from_files(scene: Scene, count: int, workers: int) -> float:
-    """Images a second of `evaluate` from JPEG files, results written."""
+    """Images per second of `evaluate` from JPEG files, including writing results."""
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
         for i in range(count):
             pixels = scene.images[i % len(scene.images)].decoded.cpu().numpy().copy()
-            pixels[0, 0] = (i % 256, i // 256, 0)  # no two files alike
+            pixels[0, 0] = (i % 256, i // 256, 0)  # all files differ
             Image.fromarray(pixels).save(top / f"{i:05d}.jpg", quality=92)
         paths = sorted(top.glob("*.jpg"))
         targets = np.zeros((count, len(scene.labels)), np.int8)
@@ -268,10 +282,8 @@ def from_files(scene: Scene, count: int, workers: int) -> float:
             evaluate(data, scene.backbone, ["ml-tta"], out=top / out, cache=False, execution=execution)
             return time.perf_counter() - start
 
-        run(count // 4, "warm-up")  # builds the Jacobian and chooses kernels
-        short = run(
-            count // 4, "a"
-        )  # what starting up takes is in both, and so in neither of what is divided
+        run(count // 4, "warm-up")  # computes the Jacobian and selects kernels
+        short = run(count // 4, "a")  # start-up is in both, so it cancels out
         return (count - count // 4) / (run(count, "b") - short)
 
 
@@ -286,24 +298,24 @@ def main() -> None:
     parser.add_argument("--labels", type=int, default=80)
     parser.add_argument("--captions", type=int, default=100_000)
     parser.add_argument("--views", type=int, default=64)
-    parser.add_argument("--plain", type=int, default=0, help="images of the plain twin")
-    parser.add_argument("--auto", action="store_true", help="the method auto, too")
+    parser.add_argument("--plain", type=int, default=0, help="number of images for the reference")
+    parser.add_argument("--auto", action="store_true", help="also time the method auto")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--single", action="store_true", help="one image alone")
-    parser.add_argument("--files", type=int, default=0, help="images a second from so many JPEG files")
+    parser.add_argument("--single", action="store_true", help="also time a single image")
+    parser.add_argument("--files", type=int, default=0, help="also measure with this many JPEG files")
     parser.add_argument("--workers", type=int, default=16)
-    parser.add_argument("--growth", action="store_true", help="over labels, captions and views instead")
-    parser.add_argument("--table-4", action="store_true", help="time to adapt of the paper's Table 4 instead")
+    parser.add_argument("--growth", action="store_true", help="vary labels, captions and views instead")
+    parser.add_argument("--table-4", action="store_true", help="time the paper's Table 4 instead")
     args = parser.parse_args()
     if args.table_4:
         for model in args.models:
-            scene = Scene.of(model, args.device, 1, args.labels, args.captions, args.views)
-            row = ", ".join(f"{name} {time:.1f}" for name, time in adapting(scene).items())
-            print(f"{model}, ms an image beyond encoding, one at a time: {row}")
+            images = min(args.images, 20 if args.device == "cuda" else 5)
+            scene = Scene.of(model, args.device, images, args.labels, args.captions, args.views)
+            print(render(table_4(scene), "text"))
         return
     head = ["model", "views", "encode", "retrieve", "adapt", "stream", "× encode", "peak GB"]
     head += ["auto, fast", "auto, best"] if args.auto else []
-    head += ["plain twin", "× faster"] if args.plain else []
+    head += ["reference", "× faster"] if args.plain else []
     head += ["alone"] if args.single else []
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head), flush=True)
     usual = (args.images, args.labels, args.captions, args.views)
@@ -338,7 +350,7 @@ def main() -> None:
             print("| " + " | ".join(row) + " |", flush=True)
         if args.files:
             rate = from_files(scene, args.files, args.workers)
-            print(f"{model}: {rate:.0f} images a second from JPEG files, {args.workers} workers", flush=True)
+            print(f"{model}: {rate:.0f} images per second from JPEGs, {args.workers} workers", flush=True)
 
 
 if __name__ == "__main__":

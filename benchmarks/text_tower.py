@@ -1,8 +1,8 @@
-"""How much faster the label encoder is than open_clip's encode_text at full length, and how equal.
+"""Speed of the label encoder compared with open_clip's encode_text at full length, and the numerical difference.
 
     python benchmarks/text_tower.py [--model ViT-B/16] [--labels coco] [--repeat 3] [--device cpu]
 
-Times one forward and backward of the labels' text features with respect to the context, both ways in one
+Times one forward and backward pass of the labels' text features with respect to the context, both ways in one
 run, on an untrained model (speed does not depend on the weights).
 """
 
@@ -19,7 +19,7 @@ from mltta.model.backbone import Backbone
 
 
 def encode_text_with_context(backbone: Backbone, tokens: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-    """open_clip's own encode_text, 77 tokens a label, the context's rows put in place of its words."""
+    """open_clip's own encode_text, 77 tokens per label, with the context in place of its words."""
     embed = backbone.tower.root.token_embedding
     words = embed(tokens)
     length = context.shape[0]

@@ -1,10 +1,10 @@
-"""`auto` on every kind of image tower, with random weights: does it run, by which path, and how long does it take?
+"""Smoke test of `auto` on every kind of image tower with random weights: local path, time, and finite scores.
 
     python -m benchmarks.towers [--models ViT-B-16 RN50 ViT-B-16-SigLIP convnext_base MobileCLIP-S1]
 
-Scores of random weights mean nothing; checked is that they are finite and that photos differ. SigLIP's tokenizer
-comes from the hub, so a stand-in takes its place: CLIP's, its ids folded into SigLIP's vocabulary. One template in the
-place of seven, as the 2,873 words of the background take a CPU minutes with each.
+Scores of random weights are meaningless; the test is that they are finite and differ between photos. The tokenizers
+of SigLIP and MetaCLIP 2 would be downloaded, so CLIP's words between their special tokens are used instead. One
+template is used instead of seven, because encoding the 2,873 background words takes a CPU minutes per template.
 """
 
 from __future__ import annotations
@@ -31,28 +31,39 @@ MODELS = ("ViT-B-16", "RN50", "ViT-B-16-SigLIP", "convnext_base", "MobileCLIP-S1
 
 
 class Folded:
-    """CLIP's tokenizer with ids that fit a smaller vocabulary."""
+    """CLIP's words with ids that fit a smaller vocabulary, between the start, end and padding of another tokenizer."""
 
-    def __init__(self, length: int, size: int):
+    def __init__(self, length: int, size: int, start: tuple[int, ...], end: int, padding: int):
         self.context_length, self.size = length, size
+        self.start, self.end, self.padding = start, end, padding
         self.plain = SimpleTokenizer(context_length=length)
 
     def encode(self, text: str) -> list[int]:
-        return [i % self.size for i in self.plain.encode(text)]
+        return [3 + i % (self.size - 3) for i in self.plain.encode(text)]  # the first ids are special tokens
 
     def __call__(self, texts: list[str], context_length: int | None = None) -> Tensor:
-        return self.plain(texts, context_length or self.context_length) % self.size
+        length = context_length or self.context_length
+        tokens = torch.full((len(texts), length), self.padding)
+        for row, text in zip(tokens, texts, strict=True):
+            ids = [*[*self.start, *self.encode(text)][: length - 1], self.end]
+            row[: len(ids)] = torch.tensor(ids)
+        return tokens
+
+
+#: start, end and padding of the tokenizers that come from the hub: XLM-V's, SigLIP 2's, else SigLIP's
+SPECIAL = {"worldwide": ((0,), 2, 1), "SigLIP2": ((), 1, 0)}
 
 
 def load(name: str, device: str) -> Backbone:
-    """An open_clip model with random weights and its own tokenizer, or one that stands in for it."""
+    """An open_clip model with random weights and its own tokenizer, or a substitute."""
     torch.manual_seed(0)
     model = open_clip.create_model(name, load_weights=False)
     settings = open_clip.get_model_config(name)
     assert settings is not None
     text = settings["text_cfg"]
     if "hf_tokenizer_name" in text:
-        tokenizer = Folded(text.get("context_length", 64), text["vocab_size"])
+        special = next((ids for kind, ids in SPECIAL.items() if kind in name), ((), 1, 1))
+        tokenizer = Folded(text.get("context_length", 64), text["vocab_size"], *special)
     else:
         tokenizer = open_clip.get_tokenizer(name)
     chosen = pick_device(device)
@@ -67,13 +78,13 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--device", default="auto")
     parser.add_argument(
-        "--words", type=int, help="only so many words of the background, for slow text towers"
+        "--words", type=int, help="limit the number of background words, for slow text towers"
     )
     args = parser.parse_args()
     every = vocabulary.words()
     vocabulary.words = lambda: every[: args.words]
     print(
-        "| model | local views by | words encoded in, s | an image, s | scores |\n|---|---|---|---|---|",
+        "| model | local views from | encoding words, s | per image, s | scores |\n|---|---|---|---|---|",
         flush=True,
     )
     for name in args.models:
@@ -92,7 +103,7 @@ def main() -> None:
         )
         assert torch.isfinite(scores).all()
         assert (scores.std(dim=0) > 0).any(), "every photo has the same scores"
-        path = "tiles" if backbone.local is None else "its map"
+        path = "tiles" if backbone.local is None else "feature map"
         print(
             f"| {name} | {path} | {words:.0f} | {each:.2f} | {scores.min():.3f} to {scores.max():.3f} |",
             flush=True,

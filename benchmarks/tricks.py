@@ -1,10 +1,10 @@
-"""What each trick of `mltta.accelerate` gains alone, in the case that it serves: everything on, against all but it.
+"""Gain of each optimization of `mltta.accelerate`: all enabled, compared with all but one, in the case it targets.
 
     python -m benchmarks.tricks [--device cuda] [--model ViT-B/32] [--images 64] [--only views graphs]
 
-Weights are random (but mini's), captions and images made up: speed does not depend on them. The cases: ML-TTA with the
-paper's settings (64 views, 80 labels, 100,000 captions) in a stream of decoded images, and one image alone; for the
-search a base of a million captions. Lines are those of the files that only this trick needs.
+Weights are random (except mini's), captions and images are synthetic: speed does not depend on them. Cases: ML-TTA
+with the paper's settings (64 views, 80 labels, 100,000 captions) in a stream of decoded images; a single image; and
+search in a base of a million captions. "Lines" counts the files used only by this optimization.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mltta.model.torch_engine import encode
 from mltta.session.prepare import Photo, Prepare, Prepared
 
 SPEC = ViewSpec(count=64)
-#: files of a trick, and the case it serves
+#: files of an optimization, and the case it targets
 CPU = {
     "shared-prefix": (("labels", "prefix_attention"), "stream"),
     "allocation": (("allocation",), "stream"),
@@ -49,7 +49,7 @@ CUDA = {
 
 
 class Case:
-    """A model with some tricks, a method, and images."""
+    """A model with some optimizations, a method, and images."""
 
     def __init__(self, model: str, device: str, tricks: set[str], images: int):
         torch.manual_seed(0)
@@ -83,7 +83,7 @@ class Case:
     def encoded(self, photos: list[Prepared]) -> Encoded:
         if (
             self.backbone.renderer is None and self.backbone.device.type != "cpu"
-        ):  # views made on the CPU each time
+        ):  # views rendered on the CPU each time
             prepare = Prepare(lambda key: key, [SPEC], self.backbone.preprocess)
             photos = [prepare(photo.photo) for photo in photos]
         found = encode(self.backbone, photos)
@@ -91,7 +91,7 @@ class Case:
 
 
 def clock(device: torch.device, work: Callable[[], object], repeat: int = 3) -> float:
-    """Milliseconds of the quickest call, after one that does not count."""
+    """Milliseconds of the fastest call, after a warm-up call."""
     sync = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     times = []
     for _ in range(repeat + 1):
@@ -103,7 +103,7 @@ def clock(device: torch.device, work: Callable[[], object], repeat: int = 3) -> 
 
 
 def measure(case: Case, kind: str, batch: int) -> float:
-    """Milliseconds an image of one case."""
+    """Milliseconds per image in one case."""
     device, photos = case.backbone.device, case.photos
     if kind == "search":
         search = case.backbone.acceleration.search(
@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument("--model", default="ViT-B/32")
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--only", nargs="+", metavar="TRICK", help="some of them instead of all")
+    parser.add_argument("--only", nargs="+", metavar="TRICK", help="measure only these")
     args = parser.parse_args()
     device = load_backbone("mini", device=args.device).device
     table = CUDA if device.type == "cuda" else CPU
@@ -147,7 +147,7 @@ def main() -> None:
         print(f"| {trick} | {lines} | {kind} | {base[kind]:.2f} | {without:.2f} | {gain:.0%} |", flush=True)
     nothing = Case(args.model, args.device, set(), args.images)
     plain = measure(nothing, "stream", args.batch)
-    print(f"\nAll of them off, stream: {plain:.2f} ms an image, {plain / base['stream']:.1f} times as long.")
+    print(f"\nWithout any, stream: {plain:.2f} ms per image, {plain / base['stream']:.1f} times as long.")
 
 
 if __name__ == "__main__":

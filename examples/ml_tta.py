@@ -1,14 +1,14 @@
-"""ML-TTA in one file: the paper's procedure as it is written, on the embedded model.
+"""ML-TTA in one file: the paper's procedure, on the embedded model.
 
     python examples/ml_tta.py examples/photos/cat.jpg
     python examples/ml_tta.py photo.jpg "dog, cat, sofa"
 
 The paper is "Multi-Label Test-Time Adaptation with Bound Entropy Minimization", ICLR 2025,
-https://openreview.net/forum?id=75PhjtbBdr. Sections, equations and Algorithm 1 below are its own. Of mltta only the
-weights, the captions and the label lists are used; `tests/test_example.py` holds these scores to those of
-`mltta.create_method("ml-tta", …)`, which does the same for many images at once, and faster.
+https://openreview.net/forum?id=75PhjtbBdr. Sections, equations and Algorithm 1 below refer to it. Only the weights,
+captions and label lists of mltta are used. `tests/test_example.py` compares these scores with those of
+`mltta.create_method("ml-tta", …)`, an optimized implementation for many images at once.
 
-One image at a time. N views, K captions a view, C labels, M context tokens of width W, features of width D.
+One image at a time. N views, K captions per view, C labels, M context tokens of width W, features of width D.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TEMPLATE = "a photo of a"
 
 
 def make_views(photo: Image.Image, count: int, size: int, seed: int = 0) -> list[Image.Image]:
-    """The whole image, then random crops that may be mirrored: the set X of Eq. 4."""
+    """The whole image, then random crops, possibly mirrored: the set X of Eq. 4."""
     draw = random.Random(seed)
     views = [photo.resize((size, size), Image.Resampling.BICUBIC)]
     while len(views) < count:
-        # A crop covers 8% to all of the image, and is up to a third wider or taller than square.
+        # A crop covers 8% to 100% of the image, with an aspect ratio of 3:4 to 4:3.
         area = photo.width * photo.height * draw.uniform(0.08, 1.0)
         aspect = math.exp(draw.uniform(math.log(3 / 4), math.log(4 / 3)))
         width, height = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
@@ -54,16 +54,16 @@ def make_views(photo: Image.Image, count: int, size: int, seed: int = 0) -> list
 
 
 def to_pixels(views: list[Image.Image], mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """Pixels (N, 3, S, S) as the image encoder wants them."""
+    """Pixels (N, 3, S, S) for the image encoder."""
     levels = torch.from_numpy(np.stack([np.asarray(view) for view in views])).float() / 255
     return ((levels - torch.tensor(mean)) / torch.tensor(std)).permute(0, 3, 1, 2)
 
 
 def strong_label_sets(texts: list[str], labels: mltta.LabelSet) -> list[set[int]]:
-    """The labels that each caption names (Sec. 3.3.2, noun filtering): here, whose words occur in it."""
+    """The labels that each caption names (Sec. 3.3.2, noun filtering), by matching their words."""
     sayings = enumerate(zip(labels.texts, labels.synonyms, strict=True))
     label_of = {word.lower(): label for label, (text, others) in sayings for word in (text, *others)}
-    longest = sorted(label_of, key=len, reverse=True)  # a hot dog is no dog
+    longest = sorted(label_of, key=len, reverse=True)  # a hot dog is not a dog
     named = re.compile(rf"\b({'|'.join(map(re.escape, longest))})(s|es)?\b")
     return [{label_of[found[1]] for found in named.finditer(text.lower())} for text in texts]
 
@@ -73,17 +73,17 @@ def retrieve(views: Tensor, captions: Tensor, count: int) -> Tensor:
     return (views @ captions.T).topk(count).indices
 
 
-# ---------------------------------------------------------------- the text encoder under a prompt
+# ---------------------------------------------------------------- the text encoder with a tunable prompt
 
 
 def tokenize(tokenizer, labels: tuple[str, ...]) -> tuple[Tensor, int]:
-    """Every label behind the template (C, L), and how many tokens M the template's words take."""
+    """Token ids (C, L) of every label after the template, and the number M of template tokens."""
     tokens = tokenizer([f"{TEMPLATE} {label}." for label in labels])
     return tokens, len(tokenizer.encode(TEMPLATE))
 
 
 def encode_labels(model, tokens: Tensor, context: Tensor) -> Tensor:
-    """Unit features (C, D) of the labels behind context vectors (M, W) in place of the template's words."""
+    """Unit features (C, D) of the labels, with context vectors (M, W) instead of the template's words."""
     words = model.token_embedding(tokens)  # (C, L, W): start, template, label, end
     context = context.expand(len(tokens), -1, -1)
     x = torch.cat([words[:, :1], context, words[:, 1 + context.shape[1] :]], dim=1)
@@ -97,7 +97,7 @@ def encode_labels(model, tokens: Tensor, context: Tensor) -> Tensor:
 
 
 def bind(logits: Tensor, k: Tensor) -> Tensor:
-    """Algorithm 1, Eq. 6: the k highest logits of each row (R, C) become its maximum and keep their own gradients."""
+    """Algorithm 1, Eq. 6: set the k highest logits of each row (R, C) to its maximum, keeping their own gradients."""
     highest = logits.max(dim=-1, keepdim=True).values
     a = (highest - logits).detach()
     rank = logits.argsort(dim=-1, descending=True, stable=True).argsort(dim=-1)  # 0 is the highest
@@ -111,37 +111,37 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def bound_entropy(logits: Tensor, k: Tensor) -> Tensor:
-    """Eq. 7: bind the rows, keep the share tau of lowest entropy (confidence selection), average their entropies."""
+    """Eq. 7: bind the rows, keep the fraction tau with the lowest entropy (confidence selection), average entropies."""
     each = entropy(bind(logits, k))
     kept = max(1, math.floor(SELECT_RATIO * len(each)))
     return each.sort().values[:kept].mean()
 
 
-# ---------------------------------------------------------------- Sec. 3.3.3: the whole of ML-TTA, for one image
+# ---------------------------------------------------------------- Sec. 3.3.3: complete ML-TTA for one image
 
 
 def ml_tta(model, tokens: Tensor, n_context: int, views: Tensor, captions: Tensor, k: Tensor) -> Tensor:
     """Scores (C,) of an image.
 
     Args:
-        views: (N, D) unit features of its views; the first is the image itself.
+        views: (N, D) unit features of the views; the first is the image itself.
         captions: (T, D) unit features of the text description base.
-        k: (T,) how many labels each of them names: the size of its strong label set.
+        k: (T,) number of labels that each caption names: the size of its strong label set.
     """
     scale = model.logit_scale.exp().detach()
-    # Two identical prompts, V and C, start as the words "a photo of a"; the encoders are frozen.
+    # Two identical prompts, V and C, start from the words "a photo of a"; the encoders are frozen.
     start = model.token_embedding(tokens[0, 1 : 1 + n_context]).detach()  # (M, W)
     view_prompt, caption_prompt = start.clone().requires_grad_(), start.clone().requires_grad_()
 
-    # A view's weak label set is the strong one of its nearest caption. Every caption is a pseudo-view.
+    # A view's weak label set is the strong label set of its nearest caption. Captions serve as pseudo-views.
     nearest = retrieve(views, captions, CAPTIONS_PER_VIEW)  # (N, K)
     paired = nearest.flatten()
 
-    # Eq. 5: logits of the views under V, of the captions under C.
+    # Eq. 5: logits of the views with V, of the captions with C.
     view_logits = scale * views @ encode_labels(model, tokens, view_prompt).T  # (N, C)
     caption_logits = scale * captions[paired] @ encode_labels(model, tokens, caption_prompt).T  # (N K, C)
 
-    # Eq. 8: the sum of both, and one step of AdamW, whose state is forgotten after the image.
+    # Eq. 8: the sum of both losses, and one step of AdamW, with fresh state for every image.
     loss = bound_entropy(view_logits, k[nearest[:, 0]]) + bound_entropy(caption_logits, k[paired])
     optimizer = torch.optim.AdamW(
         [{"params": [view_prompt], "lr": LR_VIEW}, {"params": [caption_prompt], "lr": LR_CAPTION}]
@@ -149,14 +149,14 @@ def ml_tta(model, tokens: Tensor, n_context: int, views: Tensor, captions: Tenso
     loss.backward()
     optimizer.step()
 
-    # Inference: the image itself against both tuned prompts, and the similarities added.
+    # Inference: similarities of the image with both tuned prompts, added.
     with torch.no_grad():
         tuned = [encode_labels(model, tokens, prompt) for prompt in (view_prompt, caption_prompt)]
         return sum(scale * views[0] @ text.T for text in tuned)
 
 
 def main(photo: str, names: str = "coco") -> None:
-    """Print the labels of a photograph, the likeliest first."""
+    """Print the labels of a photo, most likely first."""
     backbone = mltta.load_backbone("mini", device="cpu")
     model, labels = backbone.model, mltta.LabelSet.of(names)  # an open_clip model; frozen
     base = mltta.default_captions(backbone)

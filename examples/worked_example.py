@@ -1,10 +1,10 @@
-"""The method by numbers: what binding does to three logits, and what one step then does to the scores.
+"""ML-TTA by numbers: the effect of binding on three logits, and of one step on the scores.
 
     python examples/worked_example.py
 
-Takes the paper's three-class example: a view scores its labels 0.9, 0.7 and 0.3, and its nearest caption names
-two labels, so k = 2. Plain entropy minimization raises the first label alone; bound entropy minimization
-raises both. Then the whole method runs on a made-up image: 64 views around two of four labels.
+Uses the paper's three-class example: a view has scores 0.9, 0.7 and 0.3, and its nearest caption names
+two labels, so k = 2. Plain entropy minimization raises only the first label; bound entropy minimization
+raises both. Then the whole method runs on a synthetic image: 64 views around two of four labels.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def test_a_benchmark_can_be_imported(name):
     module = importlib.import_module(f"benchmarks.{name}")
     assert module.__doc__
     assert callable(getattr(module, "main", None)) or name == "plain", (
-        "plain is the slow twin of the speed benchmark"
+        "plain is the reference of the speed benchmark"
     )
 
 

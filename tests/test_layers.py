@@ -31,7 +31,8 @@ MAY_KNOW = {
     "output": "errors storage images tagger",
     "tables": "errors storage",
     "evaluation": "errors arrays storage labels images data metrics model captions methods decision session tables",
-    "reproduction": "errors storage labels data metrics model captions methods session output tables evaluation",
+    "reproduction": "errors storage labels objectives images data metrics model captions methods session output tables "
+    "evaluation",
     "serve": "errors storage labels images model methods decision session tagger output",
     "distributed": "errors storage images data methods session tagger output evaluation",
     "cli": "errors storage labels images data metrics model captions methods decision session tagger output tables "

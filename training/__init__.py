@@ -1,1 +1,1 @@
-"""How the embedded model `mini` is made: gather data, train, measure. README.md tells the recipe."""
+"""Training of the embedded model `mini`: gather data, train, evaluate. See README.md."""

@@ -1,13 +1,13 @@
-"""Choose, clean and embed the captions that ship with the embedded model.
+"""Select, clean and embed the captions included with the embedded model.
 
     python -m training.caption_base --captions llm_captions.jsonl.gz --human captions.tsv.gz \
         --scenes scenes.txt --extra extra_captions.txt --keep texts.txt --out src/mltta/assets/mini/captions
 
-A sentence is kept if it is clean and names what was asked for. Since the keywords were drawn at random, many
-sentences put things together that are never seen together; a sentence is plausible as far as the pairs of labels
-it names occur in captions written by people or share a scene. Sentences are then picked so that every label is
-named about equally often, plausible ones first, and so that no label of a benchmark is named less than it was.
-Captions written by hand fill up the labels that have few. Embeddings are stored as bytes with one scale a row.
+A sentence is kept if it is clean and names a requested keyword. Keywords were drawn at random, so many sentences
+combine things that are never seen together. A sentence is plausible if its pairs of labels also occur in captions
+written by people or share a scene. Sentences are then selected so that every label is named about equally often,
+plausible ones first, without reducing the coverage of benchmark labels. Hand-written captions are added for labels
+with few sentences. Embeddings are stored as bytes, with one scale per row.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from mltta.captions.nouns import label_matches
 
 COUNT = 16_000
 BENCHMARKS = ("voc", "coco", "nuswide")
-MOST_LABELS = 5  # a sentence that names more is a list of keywords
-TOGETHER = 2  # so many photographs with both labels make a pair plausible
-LIFT = 0.2  # as long as they are at least so many times as frequent together as by chance
-UNKNOWN = 0.15  # what a pair counts that neither people's captions nor a scene knows
-FLOOR = 0.6  # sentences below are used only for labels that have no better ones
-PLAIN = 12  # words; longer sentences come later
-LENGTHY = 0.02  # a word
-FEW = 8  # every label should be named so often, by less plausible sentences if need be
+MOST_LABELS = 5  # a sentence with more labels is a list of keywords
+TOGETHER = 2  # photos with both labels required for a plausible pair
+LIFT = 0.2  # minimum co-occurrence relative to chance
+UNKNOWN = 0.15  # plausibility of a pair found in neither captions nor scenes
+FLOOR = 0.6  # less plausible sentences are used only for labels without better ones
+PLAIN = 12  # words; longer sentences have lower priority
+LENGTHY = 0.02  # penalty per word
+FEW = 8  # minimum mentions per label, using less plausible sentences if necessary
 JUNK = re.compile(
     r"https?:|[\[\]{}<>|_*#@]|\b(keywords?|sentence|caption|sure|sorry|requirements?)\b", re.IGNORECASE
 )
-# The camera that is looked at is not in the photograph.
+# A camera that someone looks at is not visible in the photo.
 UNSEEN = re.compile(r"\b(at|for|to|into|towards?|facing|on) (the|a) camera\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Distinct sentences, the labels each names, and how plausible it is that they are seen together."""
+    """Distinct sentences, the labels each names, and their plausibility."""
 
     texts: list[str]
     labels: list[tuple[int, ...]]
@@ -54,7 +54,7 @@ class Sentences:
 
 
 def read(path: Path) -> tuple[list[str], list[set[str]]]:
-    """Distinct, clean captions with the keywords asked for."""
+    """Read distinct, clean captions and their requested keywords."""
     seen: set[str] = set()
     texts, asked = [], []
     with gzip.open(path, "rt", encoding="utf-8") as file:
@@ -71,12 +71,12 @@ def read(path: Path) -> tuple[list[str], list[set[str]]]:
 
 
 def plain(text: str) -> str:
-    """Return what makes two sentences the same sentence."""
+    """Normalize a sentence for comparison."""
     return re.sub(r"\W+", " ", text.casefold()).strip()
 
 
 def names_keyword(texts: Sequence[str], asked: Sequence[set[str]]) -> list[bool]:
-    """Tell of each sentence whether it names a keyword it was asked for."""
+    """For each sentence, whether it names a requested keyword."""
     keywords = LabelSet.of(sorted(set().union(*asked)))
     return [
         any(keywords.names[label] in wanted for label in found)
@@ -85,7 +85,7 @@ def names_keyword(texts: Sequence[str], asked: Sequence[set[str]]) -> list[bool]
 
 
 class Plausibility:
-    """Which labels are seen together: in photographs that people captioned, in scenes or captions written by hand."""
+    """Which labels are seen together: in captioned photos, in scenes or in hand-written captions."""
 
     def __init__(self, labels: LabelSet, human: Path, scenes: Path, extra: Sequence[str]) -> None:
         self._single: Counter[int] = Counter()
@@ -104,7 +104,7 @@ class Plausibility:
                 self._read_scene(line, labels)
 
     def _read_scene(self, line: str, labels: LabelSet) -> None:
-        """Enter one line "scene: label, label" or "scene: centre | label, label"."""
+        """Parse one line "scene: label, label" or "scene: centre | label, label"."""
         scene, _, rest = line.partition(":")
         centre, bar, others = rest.partition("|")
         middle = [labels.index(name) for name in centre.split(",")]
@@ -116,7 +116,7 @@ class Plausibility:
         self._scene.update(tuple(sorted(pair)) for pair in itertools.product(middle, around))  # type: ignore[misc]
 
     def pair(self, a: int, b: int) -> float:
-        """Say how plausible it is to see two labels together: 1 as far as known, UNKNOWN if not."""
+        """Plausibility of two labels together: up to 1 if known, UNKNOWN otherwise."""
         if a in self._everywhere or b in self._everywhere or (a, b) in self._scene:
             return 1.0
         together = self._pairs[a, b]
@@ -124,18 +124,18 @@ class Plausibility:
         return 1.0 if together >= TOGETHER and together >= LIFT * chance else UNKNOWN
 
     def __call__(self, found: Iterable[int]) -> float:
-        """Rate a sentence by the pairs it names: half their mean, half the worst of them."""
+        """Rate a sentence by its pairs of labels: the average of their mean and their minimum."""
         scores = [self.pair(a, b) for a, b in _pairs(set(found))]
         return (sum(scores) / len(scores) + min(scores)) / 2 if scores else 1.0
 
 
 def _pairs(found: set[int]) -> list[tuple[int, int]]:
-    """Give every two labels once, the smaller number first."""
+    """List all pairs of labels once, the smaller index first."""
     return list(itertools.combinations(sorted(found), 2))
 
 
 def _photographs(path: Path, labels: LabelSet) -> list[set[int]]:
-    """Read "photograph, tab, caption" lines: the labels that the captions of each photograph name."""
+    """Read "photo, tab, caption" lines: the labels named by the captions of each photo."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file]
     named: dict[str, set[int]] = {}
@@ -146,7 +146,7 @@ def _photographs(path: Path, labels: LabelSet) -> list[set[int]]:
 
 
 def with_keywords(labels: LabelSet, asked: Iterable[set[str]]) -> LabelSet:
-    """Add the keywords that name no label, so that a sentence that pairs a label with one is seen through."""
+    """Add keywords that are not labels, so that sentences pairing a label with one are rated too."""
     keywords = sorted(set().union(*asked))
     more = [word for word, found in zip(keywords, label_matches(keywords, labels), strict=True) if not found]
     return LabelSet(
@@ -155,7 +155,7 @@ def with_keywords(labels: LabelSet, asked: Iterable[set[str]]) -> LabelSet:
 
 
 def candidates(path: Path, labels: LabelSet, human: Path, scenes: Path, extra: Sequence[str]) -> Sentences:
-    """Read the generated sentences that name a keyword asked for, and at most MOST_LABELS labels."""
+    """Read the generated sentences that name a requested keyword and at most MOST_LABELS labels."""
     texts, asked = read(path)
     good = names_keyword(texts, asked)
     wider = with_keywords(labels, asked)
@@ -178,10 +178,10 @@ def choose(
     pool: Sentences, extra: Sequence[tuple[int, ...]], short: list[Counter[int]], mentions: list[list[list[int]]],
     count: int, seed: int = 0,
 ) -> list[int]:  # fmt: skip
-    """Pick rows of the pool, to go with captions that are taken in any case.
+    """Select rows of the pool, in addition to captions that are always included.
 
-    First what each benchmark's labels are short of (`mentions` has its labels in the pool, for each benchmark);
-    then by rising quota whatever names a label that is named least so far. Plausible sentences go first.
+    First for labels of each benchmark that lack captions (`mentions` has its labels in the pool, per benchmark); then
+    by increasing quota for the label with the fewest mentions. Plausible sentences come first.
     """
     shuffled = np.random.default_rng(seed).permutation(len(pool.texts))
     order: list[int] = shuffled[np.argsort(-np.array(pool.plausible)[shuffled], kind="stable")].tolist()
@@ -201,7 +201,7 @@ def choose(
 def _keep_coverage(
     rows: list[int], short: list[Counter[int]], mentions: list[list[list[int]]], chosen: dict[int, None]
 ) -> None:
-    """Add rows until no label is short of captions, those first that name the most of what is short."""
+    """Add rows until no label lacks captions, starting with those that name the most lacking labels."""
     for least in range(MOST_LABELS, 0, -1):
         for i in rows:
             if i in chosen:
@@ -218,7 +218,7 @@ def _keep_coverage(
 def _fill(
     pool: Sentences, rows: list[int], named: Counter[int], chosen: dict[int, None], count: int, quotas: range
 ) -> None:
-    """Add rows that name a label below the quota, quota by quota, until there are enough."""
+    """Add rows that name a label below the quota, with increasing quota, until there are enough."""
     total: Counter[int] = Counter(label for i in rows for label in pool.labels[i])
     most = max(total.values(), default=0) + max(named.values(), default=0)
     for quota in quotas:
@@ -239,15 +239,15 @@ def main() -> None:
     parser.add_argument(
         "--captions", type=Path, required=True, help="JSON Lines of {caption, keywords}, gzipped"
     )
-    parser.add_argument("--human", type=Path, required=True, help="lines photograph, tab, caption; gzipped")
-    parser.add_argument("--scenes", type=Path, required=True, help="lines scene: label, label")
-    parser.add_argument("--extra", type=Path, required=True, help="captions to take in any case, one a line")
-    parser.add_argument("--keep", type=Path, required=True, help="the texts whose coverage is to be kept")
-    parser.add_argument("--labels", default="everyday", help="the label set to cover")
+    parser.add_argument("--human", type=Path, required=True, help="lines of photo, tab, caption; gzipped")
+    parser.add_argument("--scenes", type=Path, required=True, help="lines of scene: label, label")
+    parser.add_argument("--extra", type=Path, required=True, help="captions to include always, one per line")
+    parser.add_argument("--keep", type=Path, required=True, help="texts whose coverage must be kept")
+    parser.add_argument("--labels", default="everyday", help="label set to cover")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--model", default="mini")
     parser.add_argument("--count", type=int, default=COUNT)
-    parser.add_argument("--texts-only", action="store_true", help="write texts.txt and embed nothing")
+    parser.add_argument("--texts-only", action="store_true", help="write texts.txt without embeddings")
     args = parser.parse_args()
     labels = LabelSet.of(args.labels)
     extra = list(dict.fromkeys(filter(None, map(str.strip, args.extra.read_text("utf-8").splitlines()))))
@@ -268,8 +268,8 @@ def main() -> None:
     else:
         CaptionBase.build(texts, load_backbone(args.model)).save(args.out, compact=True)
     named = counts(texts, labels)
-    print(f"{len(pool.texts)} candidates, {len(texts)} captions kept, {len(extra)} of them written by hand")
-    print(f"plausible: {np.mean([pool.plausible[i] >= FLOOR for i in rows]):.0%} of the generated ones kept, "
+    print(f"{len(pool.texts)} candidates, {len(texts)} captions kept, {len(extra)} of them hand-written")
+    print(f"plausible: {np.mean([pool.plausible[i] >= FLOOR for i in rows]):.0%} of the kept generated ones, "
           f"{np.mean(np.array(pool.plausible) >= FLOOR):.0%} of all")  # fmt: skip
     few = [name for i, name in enumerate(labels.names) if named[i] < FEW]
     print(f"{len(labels)} labels, named {min(named[i] for i in range(len(labels)))} to {max(named.values())} times; "

@@ -1,11 +1,11 @@
-"""How sure the judge is, and how right: what its logits have to be multiplied by.
+"""Calibration of the judge: the factor for its logits that makes its confidence match its accuracy.
 
     python -m training.certainty --pieces WORK/pieces --images 160 --sizes 288 --sharper 1 1.5
     python -m training.certainty --pieces WORK/pieces --images 160 --sizes 448 608 --sharper 1 1.5 3 --window 4
 
-Of pictures as a whole: the entropy of its probabilities, the share of ImageNet photographs that it names right, and
-the mean negative log-probability of their class. Of windows: how many are right, by how sure they are; windows that
-show something else than the photograph's class count as wrong, so it is a lower bound.
+For whole images: the entropy of its probabilities, its accuracy on ImageNet photos, and the mean negative
+log-probability of their class. For windows: accuracy by confidence; windows that show something other than the photo's
+class count as wrong, so this is a lower bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BINS = ((0.3, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 1.01))
 
 
 def on_the_whole(logits: Tensor, classes: Tensor) -> str:
-    """Entropy of all pictures and, of the last ones, whose class is known, how many are right."""
+    """Entropy of all images and, for those at the end with a known class, accuracy."""
     p = in_windows(logits, 0)[:, 0]
     entropy = -(p * p.clamp(min=1e-9).log()).sum(1)
     known = p[-len(classes) :]
@@ -36,26 +36,26 @@ def on_the_whole(logits: Tensor, classes: Tensor) -> str:
 
 
 def by_windows(logits: Tensor, classes: Tensor, window: int, stride: int = 2) -> str:
-    """Share of windows that name the photograph's class, by their confidence."""
+    """Fraction of windows that name the photo's class, by confidence."""
     sure, named = in_windows(logits[-len(classes) :], window, stride).max(-1)
     right, said = named == classes[:, None], []
     for low, high in BINS:
         inside = (sure >= low) & (sure < high)
-        said.append(f"from {low}: {right[inside].float().mean():.2f} of {inside.float().mean():.2f}")
+        said.append(f"at least {low}: {right[inside].float().mean():.2f} of {inside.float().mean():.2f}")
     return "windows right " + ", ".join(said)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print a line for each factor."""
+    """Print one line per factor."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or the unpacked pack) of prepare")
-    parser.add_argument("--images", type=int, default=160, help="of each set")
-    parser.add_argument("--sizes", type=int, nargs="+", default=(288,), help="sides at which it looks")
+    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or unpacked pack) from prepare")
+    parser.add_argument("--images", type=int, default=160, help="number of images of each set")
+    parser.add_argument("--sizes", type=int, nargs="+", default=(288,), help="input sizes")
     parser.add_argument("--sharper", type=float, nargs="+", default=(1.0, 1.5), help="factors to try")
-    parser.add_argument("--window", type=int, help="locations of a window's side")
-    parser.add_argument("--store", type=int, default=288, help="side of the images in memory")
+    parser.add_argument("--window", type=int, help="window size in locations")
+    parser.add_argument("--store", type=int, default=288, help="size of the images in memory")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args(argv)
     material = Material(

@@ -1,4 +1,4 @@
-"""Pictures made of several images, so that it is known what lies where."""
+"""Images composed of several others, so that the location of every object is known."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from torch.nn import functional as F
 
 
 def mosaic(parts: Tensor, rows: int, columns: int, size: int) -> Tensor:
-    """Pictures (n, 3, size, size) of rows x columns images each, squeezed to fit.
+    """Compose images (n, 3, size, size) of rows x columns images each, squeezed to fit.
 
     Args:
-        parts: (n * rows * columns, 3, p, p); the images of a picture stand together, line by line.
+        parts: (n * rows * columns, 3, p, p); the parts of an image are adjacent, row by row.
     """
     h, w = size // rows, size // columns
     small = F.interpolate(parts, (h, w), mode="bilinear", antialias=True, align_corners=False)
@@ -21,7 +21,7 @@ def mosaic(parts: Tensor, rows: int, columns: int, size: int) -> Tensor:
 
 
 def cut(maps: Tensor, rows: int, columns: int) -> Tensor:
-    """The maps (n * rows * columns, D, H / rows, W / columns) of the images that pictures are made of."""
+    """The maps (n * rows * columns, D, H / rows, W / columns) of the parts of composed images."""
     n, d, height, width = maps.shape
     if height % rows or width % columns:
         raise ValueError(f"a map of {height} x {width} locations cannot be cut into {rows} x {columns} parts")

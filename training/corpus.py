@@ -1,4 +1,4 @@
-"""The sentences on which the text tower learns: captions, prompts, names, definitions, lists of labels."""
+"""The sentences on which the text tower is trained: captions, prompts, names, definitions, lists of labels."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ LISTS = (
 
 
 def imagenet_info(name: str) -> list[str]:
-    """Lines of one of the ImageNet tables that timm ships."""
+    """Lines of an ImageNet table included in timm."""
     return (files("timm.data") / "_info" / name).read_text(encoding="utf-8").splitlines()
 
 
 def synset_table(name: str) -> dict[str, str]:
-    """A timm table from synset to text ('lemma' or 'definition')."""
+    """A timm table that maps synsets to text ('lemma' or 'definition')."""
     return dict(line.split("\t", 1) for line in imagenet_info(f"imagenet_synset_to_{name}.txt") if line)
 
 
 def imagenet_names() -> list[list[str]]:
-    """The names of each of the 1,000 ImageNet classes, most usual first; shared names become the next one."""
+    """The names of each of the 1,000 ImageNet classes, most common first; for shared names the next one is used."""
     lemmas = synset_table("lemma")
     names = [[part.strip() for part in lemmas[s].split(",")] for s in imagenet_info("imagenet_synsets.txt")]
     taken: set[str] = set()
@@ -39,7 +39,7 @@ def imagenet_names() -> list[list[str]]:
         first = next((n for n in own if n not in taken), own[0])
         taken.add(first)
         unique.append([first, *(n for n in own if n != first)])
-    # The two cranes and the two maillots need more than a name.
+    # The two cranes and the two maillots need distinct names.
     unique[134][0], unique[517][0] = "crane bird", "construction crane"
     unique[638][0], unique[639][0] = "maillot", "one-piece swimsuit"
     return unique
@@ -69,7 +69,7 @@ def sentences(nouns: Sequence[str], captions: Sequence[str], lists: int, seed: i
 
 
 def leaning(nouns: Sequence[str], seed: int) -> list[Wording]:
-    """Other wordings of every noun and of the usual name of every ImageNet class."""
+    """Other wordings of every noun and of the most common name of every ImageNet class."""
     rng = random.Random(seed)
     names = dict.fromkeys([*nouns, *(own[0] for own in imagenet_names())])
     return list({w.text: w for name in names for w in wordings(name, rng)}.values())

@@ -1,10 +1,10 @@
-"""Zero-shot mAP of a model on VOC2012 and COCO: measured, never used to train or to choose.
+"""Zero-shot mAP of a model on VOC2012 and COCO: for evaluation only, never for training or model selection.
 
     python -m training.evaluate --model RUN --voc VOC --coco COCO [--captions texts.txt] [--out figures.json]
 
 One vector: prompt "a photo of a {}.", the model's own preprocessing, scores by raw cosine and by softmax over the
-labels at the checkpoint's own logit scale. Local views: the mean of seven templates, windows of 320 pixels (fast) and
-of 224, 320 and 512 (auto), alone and with a base of captions that votes. With bootstrap intervals over images.
+labels at the checkpoint's logit scale. Local views: the mean of seven templates, windows of 320 pixels (fast) and
+of 224, 320 and 512 (auto), with and without a voting caption base. With bootstrap intervals over images.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Scores = dict[str, NDArray[np.float32]]
 
 
 def batches(paths: Sequence[Path], sizes: Sequence[int]) -> Iterator[dict[int, Tensor]]:
-    """Pixels of the images at some sizes, squashed to squares, some images at a time."""
+    """Yield pixels of the images at several sizes, squashed to squares, in batches."""
 
     def load(path: Path) -> list[Tensor]:
         with Image.open(path) as image:
@@ -51,7 +51,7 @@ def batches(paths: Sequence[Path], sizes: Sequence[int]) -> Iterator[dict[int, T
 
 
 class Answers:
-    """A model with its tokenizer, asked for a list of labels in every way."""
+    """Scores of a model for a list of labels, in several ways."""
 
     def __init__(
         self, folder: Path, device: torch.device, captions: Sequence[str] = (), scales: Sequence[Scale] = AUTO
@@ -71,7 +71,7 @@ class Answers:
 
     @torch.inference_mode()
     def __call__(self, dataset: Dataset) -> Scores:
-        """Scores (images, labels) of each way."""
+        """Scores (images, labels) for each way."""
         names = dataset.labels.texts
         plain = self.encode([PLAIN.format(n) for n in names])
         simple = self.encode([t.format(n) for n in names for t in SIMPLE])
@@ -101,7 +101,7 @@ class Answers:
 
 
 def report(name: str, answers: Answers, dataset: Dataset, draws: int) -> dict[str, Any]:
-    """Print and return mAP with intervals and the AP of every label."""
+    """Print and return mAP with intervals, and the AP of every label."""
     targets, names = dataset.targets, dataset.labels.texts
     print(f"{name}: {len(dataset)} images, {len(names)} labels, logit scale {answers.scale:.1f}")
     result: dict[str, Any] = {"images": len(dataset), "labels": len(names), "logit_scale": answers.scale}
@@ -119,17 +119,17 @@ def report(name: str, answers: Answers, dataset: Dataset, draws: int) -> dict[st
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure one model on the sets that are given."""
+    """Evaluate a model on the given datasets."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--model", type=Path, required=True, help="folder with open_clip_config.json and weights"
     )
-    parser.add_argument("--voc", type=Path, help="folder that holds VOCdevkit")
-    parser.add_argument("--coco", type=Path, help="folder that holds annotations and images")
-    parser.add_argument("--coco-split", default="train2017", help="the split of COCO to measure")
-    parser.add_argument("--captions", type=Path, help="sentences that vote, one a line")
-    parser.add_argument("--first", type=int, help="only so many images of each set")
-    parser.add_argument("--draws", type=int, default=1000, help="bootstrap samples")
+    parser.add_argument("--voc", type=Path, help="folder that contains VOCdevkit")
+    parser.add_argument("--coco", type=Path, help="folder that contains annotations and images")
+    parser.add_argument("--coco-split", default="train2017", help="COCO split to evaluate")
+    parser.add_argument("--captions", type=Path, help="sentences that vote, one per line")
+    parser.add_argument("--first", type=int, help="use only the first N images of each set")
+    parser.add_argument("--draws", type=int, default=1000, help="number of bootstrap samples")
     parser.add_argument(
         "--views", type=Scale.parse, nargs="+", default=AUTO, help="such as 224 320x3x1 512x4x2"
     )

@@ -1,9 +1,9 @@
-"""Measures on images kept out of training: what a recipe or a checkpoint may be chosen by.
+"""Metrics on held-out training images, for selecting a recipe or a checkpoint.
 
     python -m training.holdout --model RUN --pieces WORK/pieces
 
-Flickr8k images have captions and the nouns in them; ImageNet photographs have the everyday words of their class, and
-are also asked for as mosaics of four, where nothing is large. Nouns are asked for with one vector and with local
+Flickr8k images have captions and the nouns in them. ImageNet photos have the everyday words of their class, and are
+also used in mosaics of four, in which everything is small. Nouns are scored with one vector and with local
 views.
 """
 
@@ -34,17 +34,17 @@ from training.rule import AUTO, Scale, answers, views
 from training.supervision import class_labels, group
 from training.windows import features, locations
 
-WATCHED = ("person", "dog")  # what earlier models saw where there was none
-FEWEST = 5  # positives that a noun needs to be measured
+WATCHED = ("person", "dog")  # frequent false positives of earlier models
+FEWEST = 5  # minimum positives of a noun
 Labels = NDArray[np.int8]
 
 
 @torch.inference_mode()
 def measure(model: CLIP, material: Material, scales: Sequence[Scale] = AUTO) -> dict[str, float]:
-    """Retrieval of captions, and mAP in percent of nouns with one vector and with local views.
+    """Caption retrieval, and noun mAP in percent with one vector and with local views.
 
     Args:
-        scales: the first is one vector, the second the fast way; all of them are "auto".
+        scales: the first is one vector, the second is "fast", all of them are "auto".
     """
     split, nouns = material.split, material.nouns
     flickr, samples = material.pool(split.kept_flickr), material.pool(split.kept_samples)
@@ -54,7 +54,7 @@ def measure(model: CLIP, material: Material, scales: Sequence[Scale] = AUTO) -> 
     figures: dict[str, float] = {}
     if len(flickr):
         figures |= _by_one_vector(model, material, flickr, named)
-        # people and dogs also among photographs that show none
+        # people and dogs also among photos that show none
         few = np.isin(classes, list(WITHOUT_PEOPLE))
         everything = torch.cat([flickr, samples[torch.from_numpy(few).to(samples.device)]])
         labels, used = np.concatenate([named, shown[few]]), chosen(material, named)
@@ -81,16 +81,16 @@ def measure(model: CLIP, material: Material, scales: Sequence[Scale] = AUTO) -> 
 
 
 def sample_labels(nouns: Sequence[str], classes: NDArray[np.int64]) -> Labels:
-    """Labels of ImageNet photographs; of words that classes cover only in part, absence is unknown."""
+    """Labels of ImageNet photos; for words that classes cover only in part, absence is unknown."""
     labels, partial = class_labels(nouns, classes.tolist()), group(nouns, PARTIAL)
     labels[:, partial] = np.where(labels[:, partial] == 1, 1, -1)
     return labels
 
 
 def chosen(material: Material, labels: Labels) -> Rows:
-    """The nouns to ask for: those often enough there, the most frequent first, none that implies another.
+    """The nouns to score: frequent enough, most frequent first, none that implies another.
 
-    "Person" and "dog" come before all, or "human" and "animal" would stand for them.
+    "person" and "dog" come first, so that "human" and "animal" do not replace them.
     """
     count = (labels == 1).sum(0)
     first = np.isin(material.nouns, WATCHED)
@@ -101,7 +101,7 @@ def chosen(material: Material, labels: Labels) -> Rows:
 def ask(
     model: CLIP, material: Material, images: Tensor, nouns: Rows, scales: Sequence[Scale]
 ) -> dict[str, Tensor]:
-    """Scores (n, nouns) of whole images, given as bytes, in each way; texts are means of the simple templates."""
+    """Scores (n, nouns) of whole images, given as bytes, for each way; texts are means of the simple templates."""
     if not len(nouns):
         return {"auto": torch.zeros(len(images), 0)}
     rows = material.sentences.simple[nouns]
@@ -116,9 +116,9 @@ def ask(
 
 @torch.inference_mode()
 def disagreement(model: CLIP, material: Material, judge: Judge, size: int, window: int) -> float:
-    """How far what a model says of ImageNet's classes is from what a judge says of its images: KL divergence in nats.
+    """KL divergence in nats between a model's ImageNet classification and a judge's on the same images.
 
-    It tells whether the model still knows, on images it was not trained on, what the classifier knew that it came from.
+    It shows whether the model retains, on images it was not trained on, the knowledge of its original classifier.
     """
     images = judge.images
     text, scale = _encoded(model, material, material.sentences.classes[:, 0]), model.logit_scale.exp()
@@ -134,7 +134,7 @@ def disagreement(model: CLIP, material: Material, judge: Judge, size: int, windo
 
 
 def _by_one_vector(model: CLIP, material: Material, images: Tensor, labels: Labels) -> dict[str, float]:
-    """Recall of an image's captions, and all nouns that occur, as runs before local views were measured."""
+    """Recall of an image's captions, and of all nouns, as in runs before local views."""
     parts = even_parts(len(images), 64, images.device)
     z = torch.cat([clip.encode_image(model, squashed(images[part], 224)) for part in parts])[: len(images)]
     rows = material.sentences.captions[material.split.kept_flickr]
@@ -162,24 +162,24 @@ def _four(samples: Tensor, groups: Rows) -> Tensor:
 
 
 def _percent(scores: Tensor, labels: Labels) -> float:
-    """mAP in percent over the labels that there are; 0 without any."""
+    """mAP in percent over labels with positives; 0 without any."""
     if not labels.size:
         return 0.0
     return mean_average_precision(scores.float().cpu().numpy(), labels, absent="skip")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measure a model that is there."""
+    """Evaluate an existing model."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--model", type=Path, required=True, help="folder with open_clip_config.json and weights"
     )
-    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or the unpacked pack) of prepare")
+    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or unpacked pack) from prepare")
     parser.add_argument(
-        "--keep", type=int, nargs=2, default=(400, 100), help="Flickr8k and ImageNet images kept out"
+        "--keep", type=int, nargs=2, default=(400, 100), help="held-out Flickr8k and ImageNet images"
     )
-    parser.add_argument("--trial", type=int, help="use only so many images of each set, to try things out")
-    parser.add_argument("--store", type=int, default=288, help="side of the images in memory")
+    parser.add_argument("--trial", type=int, help="use only N images of each set, for a trial")
+    parser.add_argument("--store", type=int, default=288, help="size of the images in memory")
     parser.add_argument(
         "--views", type=Scale.parse, nargs="+", default=AUTO, help="such as 224 320x3x1 512x4x2"
     )

@@ -1,7 +1,7 @@
 """Everyday words for ImageNet-1k classes: coarse word -> class indices (timm's class order).
 
-The frozen ImageNet classifier tells how likely each class is; summed over the classes of a word it tells
-how likely the word applies. A class may stand under several words (a tabby is a cat and an animal).
+The probability of a word is the sum over its classes, from the frozen ImageNet classifier. A class may belong to
+several words (a tabby is a cat and an animal).
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def coarse_indices() -> dict[str, list[int]]:
     return {word: indices(spec) for word, spec in COARSE.items()}
 
 
-# ImageNet shows only some kinds of these things, so a low probability does not say that there is none.
+# ImageNet shows only some kinds of these things, so a low probability does not imply absence.
 _PARTIAL = """
 person human building buildings wall window door table clothing shoe shoes hat jacket coat glasses sign dress
 skirt flower flowers food toy bag box fence house wheel glass tool store flag mountain sea ocean watch boots
@@ -174,8 +174,8 @@ glove tie uniform suit jeans necklace tower statue stage curtain carpet furnitur
 """
 PARTIAL = frozenset(_PARTIAL.split()) | {"traffic sign"}
 
-# Photographs of these classes seldom show a person: animals, dishes, plants, landscapes, furniture and things of
-# the house (empty rooms), buildings.
+# Photos of these classes rarely show a person: animals, dishes, plants, landscapes, furniture and household items
+# (empty rooms), buildings.
 _WITHOUT_PEOPLE = (
     "1-388,924-970,972,974-975,979-980,984-999",
     "409,412,435,440-441,453,463,470,493,495,504-505,508,526-527,532,534,548,550,553,559,564,598,619,648,651,659",

@@ -1,4 +1,4 @@
-"""Images in memory as bytes, and random crops of them cut on the device."""
+"""Images in memory as bytes, and random crops computed on the device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 
 def decode(path: Path, index: Sequence[tuple[str, int, int]], side: int) -> Tensor:
-    """All images of a set squashed to (n, 3, side, side) bytes."""
+    """Decode all images of a set, squashed to (n, 3, side, side) bytes."""
     data = path.read_bytes()
     out = torch.empty(len(index), 3, side, side, dtype=torch.uint8)
 
@@ -32,9 +32,9 @@ def decode(path: Path, index: Sequence[tuple[str, int, int]], side: int) -> Tens
 
 
 def even_parts(n: int, most: int, device: torch.device) -> tuple[Tensor, ...]:
-    """Rows 0 to n in parts that are all as long, the last going on at 0.
+    """Split rows 0 to n into parts of equal length; the last wraps around to 0.
 
-    A GPU's library takes seconds to find its way through a network at each new number of images.
+    A GPU library needs seconds to select kernels for each new batch size.
     """
     each = max(1, min(most, n))
     rows = torch.arange(-(-n // each) * each, device=device) % max(1, n)
@@ -42,7 +42,7 @@ def even_parts(n: int, most: int, device: torch.device) -> tuple[Tensor, ...]:
 
 
 def squashed(images: Tensor, size: int) -> Tensor:
-    """Whole images (n, 3, s, s) of bytes at another size, in [-1, 1], as the model is asked at test time."""
+    """Whole images (n, 3, s, s) of bytes, resized to [-1, 1] as at test time."""
     x = F.interpolate(images.float(), (size, size), mode="bicubic", antialias=True, align_corners=False)
     return (x.clamp(0, 255) / 127.5 - 1).contiguous(memory_format=torch.channels_last)
 
@@ -53,11 +53,11 @@ def crops(
     """Random resized crops with flips and light colour changes of (n, 3, s, s) bytes.
 
     Args:
-        smallest: least share of the area a crop covers.
-        whole: probability of taking the whole frame, as at test time.
+        smallest: minimum fraction of the area that a crop covers.
+        whole: probability of using the whole image, as at test time.
 
     Returns:
-        The crops in [-1, 1], and where they lie (n, 2, 3): what `affine_grid` takes.
+        The crops in [-1, 1], and their locations (n, 2, 3) for `affine_grid`.
     """
     n, device = len(images), images.device
 
@@ -73,7 +73,7 @@ def crops(
     zero = torch.zeros_like(w)
     boxes = torch.stack([torch.stack([w * flip, zero, cx], -1), torch.stack([zero, h, cy], -1)], 1)
     grid = F.affine_grid(boxes, [n, 3, size, size], align_corners=False)
-    # magnified as at test time, where PIL's bicubic does it
+    # upscaled as at test time, with PIL's bicubic
     mode = "bicubic" if size > images.shape[-1] else "bilinear"
     x = F.grid_sample(images.float() / 255, grid, mode, padding_mode="reflection", align_corners=False)
     x = x.clamp(0, 1)

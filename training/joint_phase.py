@@ -1,4 +1,4 @@
-"""Second phase: both towers learn together, from whole pictures, large ones and composed ones."""
+"""Second phase: both towers are trained together, on whole, large and composed images."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from training.windows import features, locations
 
 @dataclass
 class Words:
-    """Text features of a step."""
+    """Text features for one step."""
 
     captions: Tensor  # (n, E) of the Flickr8k images
-    meaning: Tensor  # (n, E) the same in MiniLM's space
+    meaning: Tensor  # (n, E) in MiniLM's space
     classes: Tensor  # (1000, E)
-    nouns: Tensor  # (C, E), each in one of its wordings
-    listed: Tensor  # (L, E), each the mean of the simple templates
+    nouns: Tensor  # (C, E), each with one of its wordings
+    listed: Tensor  # (L, E), each as the mean of the simple templates
     labels: Tensor  # (L,) the nouns on the list
-    sentences: Tensor  # (pictures, E), of labels
+    sentences: Tensor  # (images, E), of label sentences
 
 
 class JointPhase:
-    """Holds what a step needs; `run` makes the steps."""
+    """State of the phase; `run` executes the steps."""
 
     def __init__(self, material: Material, towers: Towers, judges: Judges, recipe: Recipe) -> None:
         self.material, self.towers, self.recipe = material, towers, recipe
@@ -55,7 +55,7 @@ class JointPhase:
         self.pictures = Pictures(material, self.nouns, judges, recipe, self.host)
         sentences, weight = material.sentences, self.nouns.noun_weight
         self.label_sentences = LabelSentences(sentences.connectives, sentences.noun_ids, weight)
-        often = np.where(self.nouns.active, 1 / np.maximum(weight, 1e-9), 0.0)  # the root of the frequency
+        often = np.where(self.nouns.active, 1 / np.maximum(weight, 1e-9), 0.0)  # square root of the frequency
         self.lists = Lists(material.nouns, often, sentences.similarity)
 
     def losses(self) -> Losses:
@@ -72,7 +72,7 @@ class JointPhase:
         return found | {k: torch.stack([own[k] for own in by_windows]).mean() for k in by_windows[0]}
 
     def words(self, flickr: Rows, sentence_ids: list[list[int]]) -> tuple[Words, Tensor]:
-        """Text features of the step, and how well the text tower follows MiniLM."""
+        """Text features for the step, and the loss of the text tower relative to MiniLM."""
         r, sentences, host = self.recipe, self.material.sentences, self.host
         captions = sentences.captions[flickr, host.integers(5, size=len(flickr))]
         long = np.concatenate([captions, sentences.drawn(r.text_batch // 2, host)])
@@ -91,7 +91,7 @@ class JointPhase:
         return Words(written[:n], goal[:n], prompts[:1000], nouns, listed, shown, of_labels), text
 
     def by_one_vector(self, batch: Whole, words: Words, fits: Tensor) -> Losses:
-        """Losses on the pictures as wholes."""
+        """Losses on whole images."""
         r, t = self.recipe, self.towers
         with t.autocast():
             z = t.model.visual(batch.pixels)
@@ -111,14 +111,14 @@ class JointPhase:
         }
 
     def by_windows(self, seen: Large, maps: Tensor, words: Words) -> Losses:
-        """Losses on the windows of large pictures, given by their maps, and of the parts they are composed of."""
+        """Losses on the windows of large images, given by their maps, and on the parts of composed images."""
         r, t, size = self.recipe, self.towers, seen.pixels.shape[-1]
         with t.autocast():
             parts = cut(maps, *seen.layout)
             views = features(t.model, parts, *geometry(size, max(parts.shape[-2:])))  # (parts, V, E)
             across = features(
                 t.model, maps, *geometry(size, maps.shape[-1])
-            )  # (n, V, E), over the borders too
+            )  # (n, V, E), across the borders too
         scale = t.model.logit_scale.exp()
         noun = t.window_scale.exp() * views @ words.nouns.T + t.window_bias
         placed, columns = self.nouns.placed(seen.images, seen.judged), self.nouns.columns
@@ -140,7 +140,7 @@ class JointPhase:
         return losses.asymmetric(logits, targets.value, weight, self.recipe.gamma, self.recipe.margin)
 
     def run(self, log: Log, deadline: float, finish: Finish) -> None:
-        """Make the steps, with the settings of the recipe."""
+        """Run the phase with the settings of the recipe."""
         r, t = self.recipe, self.towers
         optimiser = Optimiser(
             t.parameters(), t.free, lr=r.lr, lr_image=r.lr_image, decay=r.decay, warmup=r.warmup, pull=r.pull

@@ -1,9 +1,9 @@
-"""The frozen ImageNet classifier: it looks once at every image, magnified, and what it thinks of any part is read off.
+"""The frozen ImageNet classifier: runs once on every upscaled image, and its logits for any part are read off.
 
-Its pooling is a mean and its last layer linear, so the logits of a part are the mean of the logits at the locations
-in it. Magnified it names more of what a photograph shows than at the size it was trained at; but the mean over a
-large map is nearly even over all classes. So pictures as a whole are judged off a smaller map than their windows, and
-both with sharper logits.
+Its pooling is a mean and its last layer is linear, so the logits of a part are the mean of the logits at the
+locations in it. Upscaled images name more of their content than at the training size, but the mean over a large map is
+nearly uniform over all classes. Whole images are therefore judged on a smaller map than windows, and both with
+sharpened logits.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from training.material import Rows
 from training.windows import pooled
 
 CLASSES = 1000
-AT_ONCE = 64  # images that they look at together
-CELL = 32  # pixels between two locations of a map
+AT_ONCE = 64  # batch size
+CELL = 32  # stride of a map in pixels
 
 
 def classifier(path: Path, device: torch.device) -> nn.Module:
-    """A classifier of a pack; its file is named after its timm model."""
+    """Load a classifier from a pack; its file is named after its timm model."""
     model: nn.Module = timm.create_model(path.stem, pretrained=False).eval().requires_grad_(False)
     state = {k: v.float() if v.is_floating_point() else v for k, v in load_file(path).items()}
     model.load_state_dict(state)
@@ -37,36 +37,36 @@ def classifier(path: Path, device: torch.device) -> nn.Module:
 
 
 class Judges(NamedTuple):
-    """Who judges pictures as a whole, and who their windows."""
+    """The judges of whole images and of windows."""
 
     whole: Judge
     windows: Judge
 
 
 class Judge:
-    """One classifier, or several, and what they think of every image.
+    """One or several classifiers, with their logits for every image.
 
-    Their logits are averaged, over the sizes at which they look as well. They look at all images before the first
-    answer, always at as many together.
+    Logits are averaged over classifiers and input sizes. All images are processed before the first result, with a
+    constant batch size.
 
     Args:
         pack: folder with the weights.
         images: all images (n, 3, s, s) as bytes.
-        sizes: sides at which they look; the first makes the grid.
-        sharper: what the averaged logits are multiplied by.
+        sizes: input sizes; the first determines the grid.
+        sharper: factor for the averaged logits.
     """
 
     def __init__(self, pack: Path, images: Tensor, sizes: Sequence[int], sharper: float = 1.0) -> None:
         self.images, self.sizes, self.sharper, self.device = images, sizes, sharper, images.device
         self.models = [classifier(path, self.device) for path in sorted(pack.glob("tf_*.safetensors"))]
         if not self.models:
-            raise FileNotFoundError(f"{pack} holds no classifier: run prepare again")
+            raise FileNotFoundError(f"{pack} contains no classifier: rerun training.prepare")
         self.cells = sizes[0] // CELL
 
     @cached_property
     @torch.no_grad()
     def logits(self) -> Tensor:
-        """What they think of all images (n, 1000, cells, cells); they look when they are first asked."""
+        """Logits of all images (n, 1000, cells, cells), computed on first use."""
         shape = (len(self.images), CLASSES, self.cells, self.cells)
         logits = torch.empty(shape, dtype=torch.half, device=self.device)
         for part in even_parts(len(self.images), AT_ONCE, self.device):
@@ -76,7 +76,7 @@ class Judge:
         return logits
 
     def _see(self, model: nn.Module, x: Tensor) -> Tensor:
-        """Logits (n, 1000, cells, cells) at the locations of the grid."""
+        """Logits (n, 1000, cells, cells) at the grid's locations."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda):
             maps = model.forward_features(x)  # type: ignore[operator]
         maps = F.adaptive_avg_pool2d(maps.float(), self.cells)
@@ -85,7 +85,7 @@ class Judge:
 
     @torch.no_grad()
     def now(self, pixels: Tensor, window: int, stride: int = 1) -> Tensor:
-        """Probabilities (n * V, 1000) in the windows of pictures it has not seen, at the size they have."""
+        """Probabilities (n * V, 1000) in the windows of new images, at their given size."""
         found = []
         for model in self.models:
             maps = pooled(model.forward_features(pixels), window, stride)  # type: ignore[operator]
@@ -97,7 +97,7 @@ class Judge:
         """Logits (n, 1000, *grid) of crops of images, on a grid of locations.
 
         Args:
-            boxes: (n, 2, 3) where in its image each crop lies, as `images.crops` returns it.
+            boxes: (n, 2, 3) locations of the crops, as returned by `images.crops`.
         """
         own = self.logits[torch.from_numpy(rows).to(self.device)].float()
         where = F.affine_grid(boxes, [len(rows), CLASSES, *grid], align_corners=False)
@@ -105,5 +105,5 @@ class Judge:
 
 
 def in_windows(logits: Tensor, window: int, stride: int = 1) -> Tensor:
-    """Probabilities (n, V, classes) in the windows of a map of logits; a window of 0 is the whole picture."""
+    """Probabilities (n, V, classes) in the windows of a logit map; a window of 0 is the whole image."""
     return pooled(logits, window, stride).softmax(-1)

@@ -1,4 +1,4 @@
-"""Sentences of up to two labels that pictures show, "a photo of a dog and a ball.", and which picture fits which."""
+"""Sentences with up to two labels of an image, "a photo of a dog and a ball.", and which images they match."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Tokens = Sequence[int]
 
 
 class LabelSentences:
-    """Writes a sentence a picture out of tokens.
+    """Builds a sentence per image from tokens.
 
     Args:
         connectives: tokens of `CONNECTIVES`.
         nouns: tokens of each noun.
-        weight: how gladly each noun is taken.
+        weight: sampling weight of each noun.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class LabelSentences:
         self.connectives, self.nouns, self.weight = connectives, nouns, weight
 
     def of(self, first: int, second: int) -> list[int]:
-        """Tokens of a sentence of two nouns, or of one named twice."""
+        """Tokens of a sentence with two nouns, or with one noun twice."""
         start, link, stop = self.connectives
         more = [*link, *self.nouns[second]] if second != first else []
         return [*start, *self.nouns[first], *more, *stop]
@@ -34,10 +34,10 @@ class LabelSentences:
     def draw(
         self, shown: NDArray[np.bool_], rng: np.random.Generator
     ) -> tuple[list[list[int]], NDArray[np.bool_]]:
-        """Tokens of a sentence for each picture, and (pictures, sentences) which picture shows all that one names.
+        """Tokens of a sentence for each image, and (images, sentences) which images show all nouns of a sentence.
 
         Args:
-            shown: (pictures, nouns).
+            shown: (images, nouns).
         """
         n = len(shown)
         weight = shown * self.weight + 1e-9 * shown

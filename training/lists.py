@@ -1,4 +1,4 @@
-"""Label lists such as somebody would ask for, drawn out of the nouns."""
+"""Realistic label lists, sampled from the nouns."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 
 from training.noun_words import IMPLIES
 
-USUAL = 0.5  # share of the lists that the usual label stands on
-ALIKE = 0.75  # cosine of two nouns in MiniLM's space from which on they mean the same
+USUAL = 0.5  # fraction of the lists with the usual label
+ALIKE = 0.75  # minimum cosine of two synonyms in MiniLM's space
 
 
 class Lists:
-    """Draws lists in which no label implies another or means nearly the same.
+    """Samples lists in which no label implies another or is nearly synonymous.
 
     Args:
-        nouns: what to draw from.
-        weight: how often each is drawn; 0 is never.
+        nouns: nouns to sample from.
+        weight: sampling weights; 0 excludes a noun.
         similarity: (nouns, nouns) cosines of their meanings.
-        usual: a label that stands on many lists.
+        usual: a label that is on many lists.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Lists:
         self.clash |= self.clash.T
 
     def draw(self, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Positions of at most `size` nouns."""
+        """Indices of at most `size` nouns."""
         wait = rng.exponential(size=len(self.weight)) / np.maximum(self.weight, 1e-12)
         wait[self.weight <= 0] = np.inf
         if self.usual is not None and rng.random() < USUAL:
@@ -48,7 +48,7 @@ class Lists:
         return self.first(np.argsort(wait)[: int(np.isfinite(wait).sum())], size)
 
     def first(self, order: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-        """The first nouns of an order that go together."""
+        """The first compatible nouns in a given order."""
         shut = np.zeros(len(self.weight), bool)
         chosen: list[int] = []
         for noun in order:

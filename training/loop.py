@@ -1,4 +1,4 @@
-"""The steps of a phase: down the gradient of weighted losses, with a schedule that ends in time."""
+"""The training loop of a phase: weighted losses and a schedule that ends on time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.recipe import Recipe
 from training.towers import Towers
 
 Losses = dict[str, Tensor]
-#: called at the end with the number of the step and the averaged weights
+#: called at the end with the number of steps and the averaged weights
 Finish = Callable[[int, dict[str, Tensor]], None]
 
 
@@ -30,11 +30,11 @@ def make_steps(
     deadline: float,
     finish: Finish,
 ) -> None:
-    """Make the steps; the schedule shrinks so as to end by `deadline`, in `time.time()`.
+    """Run the steps; the schedule is shortened to end by `deadline` (`time.time()`).
 
     Args:
-        phase: what the log calls it.
-        losses: all losses of a step, each weighted by the setting ``w_`` and its name.
+        phase: name of the phase in the log.
+        losses: returns all losses of one step, each weighted by the setting ``w_`` plus its name.
     """
     begin, average = time.time(), Average(towers.model, recipe.ema)
     for step in range(steps):

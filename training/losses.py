@@ -1,4 +1,4 @@
-"""The losses of the recipe, each a function of features or logits in float32."""
+"""The losses of the recipe, as functions of features or logits in float32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.rule import confident_mean
 
 
 def soft_cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy with a distribution per row as target; rows that sum to 0 do not count."""
+    """Cross-entropy with a distribution per row as target; rows that sum to 0 are ignored."""
     rows = target.sum(1) > 0
     loss = -(target * F.log_softmax(logits, 1)).sum(1)
     return (loss * rows).sum() / rows.sum().clamp(min=1)
@@ -20,11 +20,11 @@ def soft_cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tens
 def contrastive(
     logits: torch.Tensor, similarity: torch.Tensor, temperature: float, softness: float
 ) -> torch.Tensor:
-    """CLIP's symmetric loss; a share `softness` of the target goes to captions that mean nearly the same.
+    """CLIP's symmetric loss; a fraction `softness` of the target is spread over captions of similar meaning.
 
     Args:
-        logits: scaled cosines, image i against caption j.
-        similarity: cosines of the captions among each other in MiniLM's space.
+        logits: scaled cosines, image i with caption j.
+        similarity: cosines between captions in MiniLM's space.
     """
     soft = F.softmax(similarity / temperature, 1)
     target = (1 - softness) * torch.eye(len(logits), device=logits.device) + softness * soft
@@ -32,7 +32,7 @@ def contrastive(
 
 
 def follow(text: torch.Tensor, target: torch.Tensor, relational: float = 10.0) -> torch.Tensor:
-    """Text features follow MiniLM: each by its cosine, all by the matrix of their similarities."""
+    """Distillation of MiniLM: cosine of each text feature, and matrix of their similarities."""
     apart = 1 - (text * target).sum(1).mean()
     return apart + relational * F.mse_loss(text @ text.T, target @ target.T)
 
@@ -40,13 +40,13 @@ def follow(text: torch.Tensor, target: torch.Tensor, relational: float = 10.0) -
 def asymmetric(
     logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, gamma: float, margin: float
 ) -> torch.Tensor:
-    """Sigmoid loss per image and noun in which easy and doubtful negatives fade (ASL, Ridnik et al. 2021).
+    """Sigmoid loss per image and noun that down-weights easy and doubtful negatives (ASL, Ridnik et al. 2021).
 
     Args:
         target: probability that the noun applies.
-        weight: importance of each pair, 0 where nothing is known.
+        weight: importance of each pair, 0 if unknown.
         gamma: focusing exponent of the negatives.
-        margin: probability under which a negative costs nothing.
+        margin: probability below which a negative costs nothing.
     """
     positive = -target * F.logsigmoid(logits)
     p = (torch.sigmoid(logits) - margin).clamp(min=0)
@@ -55,14 +55,14 @@ def asymmetric(
 
 
 def ranking(logits: torch.Tensor, target: torch.Tensor, known: torch.Tensor) -> torch.Tensor:
-    """Softmax over nouns: the present ones share the probability, the unknown ones stand aside."""
+    """Softmax over nouns: present ones share the probability, unknown ones are excluded."""
     present = (target > 0.5).float() * known
     shares = present / present.sum(1, keepdim=True).clamp(min=1)
     return soft_cross_entropy(logits.masked_fill((known == 0) & (present == 0), -1e4), shares)
 
 
 def sentences(logits: torch.Tensor, fits: torch.Tensor) -> torch.Tensor:
-    """Images against label sentences, in both directions; `fits` says which image has all labels of which."""
+    """Images and label sentences, in both directions; `fits` marks images that show all labels of a sentence."""
     fits = fits.float()
     to_text = fits / fits.sum(1, keepdim=True).clamp(min=1)
     to_image = fits.T / fits.T.sum(1, keepdim=True).clamp(min=1)
@@ -70,11 +70,11 @@ def sentences(logits: torch.Tensor, fits: torch.Tensor) -> torch.Tensor:
 
 
 def followed(logits: torch.Tensor, probability: torch.Tensor) -> torch.Tensor:
-    """Windows follow the classifier: cross-entropy with its softmax, weighted by the square of its confidence.
+    """Distillation of windows: cross-entropy with the classifier's softmax, weighted by its squared confidence.
 
     Args:
         logits: (n, V, classes).
-        probability: the classifier's in the same windows (n, V, classes).
+        probability: probabilities of the classifier in the same windows (n, V, classes).
     """
     weight = probability.amax(-1).square()
     loss = -(probability * F.log_softmax(logits, -1)).sum(-1)
@@ -82,9 +82,9 @@ def followed(logits: torch.Tensor, probability: torch.Tensor) -> torch.Tensor:
 
 
 def somewhere(logits: torch.Tensor) -> torch.Tensor:
-    """Evidence (n, C) that a noun is in one of the windows (n, V, C): log-sum-exp less half the log of their number.
+    """Evidence (n, C) that a noun is in any of the windows (n, V, C): log-sum-exp minus half the log of their number.
 
-    All windows agreeing on l give l + log(V) / 2, one window alone l - log(V) / 2.
+    If all windows agree on l the result is l + log(V) / 2, with one window alone l - log(V) / 2.
     """
     return logits.logsumexp(1) - 0.5 * math.log(logits.shape[1])
 
@@ -92,18 +92,18 @@ def somewhere(logits: torch.Tensor) -> torch.Tensor:
 def answered(
     logits: torch.Tensor, target: torch.Tensor, weight: torch.Tensor, rare: torch.Tensor, even: float
 ) -> torch.Tensor:
-    """The answer to a list of labels out of windows: present labels share it, and without one it is even.
+    """Loss of a label list scored by windows: present labels share the probability; without one it is uniform.
 
-    A window's softmax counts by its confidence, as where local views are read. An absent label competes as far as its
-    absence is known; an unknown one stands aside.
+    Each window's softmax is weighted by its confidence, as for local views. Absent labels compete as far as their
+    absence is known; unknown ones are excluded.
 
     Args:
-        logits: (n, V, C) of the labels on the list, at the scale of the reading.
+        logits: (n, V, C) of the labels on the list, at the logit scale used for local views.
         target: (n, C) probability that the label applies.
         weight: (n, C) from 0, unknown, to 1.
-        rare: (C,) in what proportion present labels share the answer, more the rarer they are: or the label that
-            most pictures show would learn to be the answer to all of them.
-        even: weight of a picture that shows nothing on the list.
+        rare: (C,) proportions in which present labels share the probability, higher for rare labels, so that the most
+            frequent label does not become the answer for all images.
+        even: weight of an image that shows nothing on the list.
     """
     present = (target > 0.5) & (weight > 0)
     part = torch.where(present, 1.0, weight.clamp(0, 1))

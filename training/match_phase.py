@@ -1,9 +1,9 @@
-"""Third phase: the image tower alone follows the frozen classifier on pictures that nobody took.
+"""Third phase: the image tower alone is distilled from the frozen classifier on synthetic mixtures.
 
-The training images are few. On them the model agrees with the classifier it came from, on others much less. Two crops
-laid over each other are a new picture every time, and the classifier can be asked about each. Meanwhile what the model
-says of everyday words stays what it said when the phase began, which keeps the words that the classifier does not know,
-people above all. Texts and scales stay as they are.
+There are few training images. The model agrees with its original classifier on them, but much less on others. Two crops
+blended together are always a new image for which the classifier can be queried. Meanwhile the model's output for
+everyday words is kept at its value at the start of the phase, which preserves words unknown to the classifier, above
+all people. Texts and scales are unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from training.windows import features, locations
 
 
 class MatchPhase:
-    """Holds what a step needs; `run` makes the steps."""
+    """State of the phase; `run` executes the steps."""
 
     def __init__(self, material: Material, towers: Towers, judge: Judge, recipe: Recipe) -> None:
         self.material, self.towers, self.judge, self.recipe = material, towers, judge, recipe
@@ -39,12 +39,12 @@ class MatchPhase:
         sentences = material.sentences
         with torch.no_grad():
             self.scale = towers.model.logit_scale.exp()
-            self.classes = towers.encode(sentences.classes[:, 0]).float()  # (1000, E), by their usual names
+            self.classes = towers.encode(sentences.classes[:, 0]).float()  # (1000, E), by common names
             simple = towers.encode(sentences.simple.ravel()).float().view(*sentences.simple.shape, -1)
             self.nouns = F.normalize(simple.mean(1), dim=-1)  # (C, E)
 
     def losses(self) -> Losses:
-        """All losses of one step: on pictures seen as one and, at one of the larger sizes, by windows."""
+        """All losses of one step: on whole images and, at one of the larger sizes, on windows."""
         r = self.recipe
         size = int(self.host.choice(r.sizes))
         whole = self.at(r.side, r.match_batch, 0)
@@ -52,7 +52,7 @@ class MatchPhase:
         return {k: (whole[k] + large[k]) / 2 for k in whole}
 
     def at(self, size: int, count: int, window: int, stride: int = 1) -> Losses:
-        """Both losses on so many pictures of a size, in their windows; a window of 0 is the whole."""
+        """Both losses on images of one size, in their windows; a window of 0 is the whole image."""
         pixels = self.drawn(size, count)
         with torch.no_grad(), self.towers.autocast():
             said = self.judge.now(pixels, window, stride)
@@ -68,7 +68,7 @@ class MatchPhase:
         }
 
     def was(self, pixels: Tensor, window: int, stride: int) -> Tensor:
-        """What the windows of pictures were when the phase began, as seen magnified, where more is seen."""
+        """Initial features of the windows, from upscaled images if the reference size is larger."""
         size, large = pixels.shape[-1], self.recipe.keep_size
         if not window or size >= large:
             return features(self.before, locations(self.before, pixels), window, stride)
@@ -78,7 +78,7 @@ class MatchPhase:
 
     @torch.no_grad()
     def drawn(self, size: int, count: int) -> Tensor:
-        """Half mixtures of two crops, half crops alone."""
+        """Half mixtures of two crops, half single crops."""
         r, mixed = self.recipe, count // 2
         rows = np.concatenate(self.material.split.drawn(count + mixed, r.imagenet_share, self.host))
         pool = self.material.pool(self.host.permutation(rows))
@@ -88,7 +88,7 @@ class MatchPhase:
         return x.contiguous(memory_format=torch.channels_last)
 
     def run(self, log: Log, deadline: float, finish: Finish) -> None:
-        """Make the steps, with the settings of the recipe."""
+        """Run the phase with the settings of the recipe."""
         r, t = self.recipe, self.towers
         seeing = {k: v for k, v in t.parameters().items() if k.startswith("visual.")}
         optimiser = Optimiser(

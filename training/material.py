@@ -1,4 +1,4 @@
-"""Everything that runs read, loaded once: sentences with their goals, images as bytes on the device."""
+"""All data used by runs, loaded once: sentences with their targets, images as bytes on the device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTEXT = 40  # tokens of the longest text
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of the images to learn from and of those kept out, Flickr8k and ImageNet."""
+    """Rows of the training and held-out images, Flickr8k and ImageNet."""
 
     flickr: Rows
     samples: Rows
@@ -36,26 +36,26 @@ class Split:
 
     @classmethod
     def of(cls, flickr: int, samples: int, keep_flickr: int, keep_samples: int) -> Split:
-        """The same images are kept out of every run. In all tables ImageNet's follow Flickr8k's."""
+        """Split the data; the held-out images are the same in every run. ImageNet's rows follow Flickr8k's."""
         first = np.random.default_rng(1234).permutation(flickr)
         second = np.random.default_rng(1234).permutation(samples) + flickr
         return cls(first[keep_flickr:], second[keep_samples:], first[:keep_flickr], second[:keep_samples])
 
     def drawn(self, n: int, imagenet: float, host: np.random.Generator) -> tuple[Rows, Rows]:
-        """Images to learn from: Flickr8k's, none twice, and a share of ImageNet's."""
+        """Sample training images: Flickr8k's without repetition, and a fraction of ImageNet's."""
         samples = round(n * imagenet)
         flickr = host.choice(self.flickr, min(n - samples, len(self.flickr)), replace=False)
         return flickr, host.choice(self.samples, samples)
 
 
 class Sentences:
-    """All sentences: tokens, goals in MiniLM's space, and where captions and prompts stand among them."""
+    """All sentences: tokens, targets in MiniLM's space, and indices of captions and prompts."""
 
     def __init__(self, folder: Path, index: pack.Index, device: torch.device) -> None:
         nouns = index["nouns"]
         captions = [text for own in index["captions"] for text in own]
         plain = [PLAIN.format(n) for n in nouns]
-        # wordings of each ImageNet class: its usual name counts double
+        # wordings of each ImageNet class; the most common name counts twice
         classes = [[PLAIN.format(n) for n in (own[0], own[0], *own[1:4])] for own in index["class_names"]]
         simple = [[t.format(n) for t in SIMPLE] for n in nouns]
         leaning = [text for text, _, _ in index["leaning"]]
@@ -90,10 +90,10 @@ class Sentences:
 
     @cached_property
     def goals(self) -> Tensor:
-        """Where in MiniLM's space each sentence belongs (n, E), in half precision."""
+        """Targets (n, E) of the sentences in MiniLM's space, in half precision."""
         digest = hashlib.sha256("\n".join(self.corpus).encode()).hexdigest()[:16]
         kept = self.folder / f"minilm-{digest}.pt"
-        if not kept.exists():  # the same for every run on the same pack
+        if not kept.exists():  # shared by all runs on the same pack
             torch.save(minilm.embed(self.folder / pack.MINILM, self.corpus, self.device), kept)
         goals: Tensor = torch.load(kept, map_location=self.device, weights_only=True)
         if self.leaning:
@@ -106,7 +106,7 @@ class Sentences:
 
     @cached_property
     def similarity(self) -> NDArray[np.float32]:
-        """Cosines of the nouns' meanings among each other."""
+        """Cosines between the nouns' meanings."""
         meaning = minilm.embed(self.folder / pack.MINILM, self.nouns, self.device).float()
         cosines: NDArray[np.float32] = (meaning @ meaning.T).cpu().numpy()
         return cosines
@@ -115,19 +115,19 @@ class Sentences:
         return len(self.texts)
 
     def tokens(self, ids: list[list[int]]) -> Texts:
-        """Other texts, given by their tokens."""
+        """Other texts, given as tokens."""
         return Texts(ids, *self.special, CONTEXT, self.device)
 
     def goal(self, rows: Rows) -> Tensor:
-        """Where in MiniLM's space some sentences belong."""
+        """Targets of some sentences in MiniLM's space."""
         return self.goals[torch.from_numpy(rows).to(self.device)].float()
 
     def drawn(self, n: int, rng: np.random.Generator) -> Rows:
-        """Rows to learn from: a quarter prompts of everyday labels, the rest anything."""
+        """Sample training rows: a quarter prompts of everyday labels, the rest any sentences."""
         return np.concatenate([rng.integers(len(self), size=n - n // 4), rng.choice(self.prompts, n // 4)])
 
     def wordings(self, rng: np.random.Generator) -> Rows:
-        """A prompt for each noun: the plain one, or as often another wording."""
+        """A prompt for each noun: the plain one, or equally often another wording."""
         draws = rng.integers(2**31, size=len(self.plain))
         other = np.array([own[i % len(own)] for own, i in zip(self.others, draws, strict=True)])
         return np.where(rng.random(len(self.plain)) < 0.5, self.plain, other)
@@ -138,9 +138,9 @@ class Material:
 
     Args:
         folder: the pack.
-        store: side at which images are kept.
-        keep: how many Flickr8k and how many ImageNet images no run learns from.
-        trial: use only so many images of each set, to try things out.
+        store: size at which images are stored.
+        keep: held-out Flickr8k and ImageNet images.
+        trial: use only this many images of each set, for a trial.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Sentence embeddings of all-MiniLM-L6-v2: the space in which the text tower learns to write."""
+"""Sentence embeddings of all-MiniLM-L6-v2: the target space of the text tower."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch.nn import functional as F
 @torch.inference_mode()
 def embed(folder: Path, texts: list[str], device: torch.device, batch: int = 2048) -> torch.Tensor:
     """Unit embeddings (n, 384) in half precision: mean of the last layer over the tokens of each text."""
-    from transformers import AutoModel, AutoTokenizer  # takes seconds, and a pack is embedded only once
+    from transformers import AutoModel, AutoTokenizer  # slow import, needed only once per pack
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     dtype = torch.float16 if device.type == "cuda" else torch.float32
     model = AutoModel.from_pretrained(folder, dtype=dtype).to(device).eval()
     out = torch.empty(len(texts), model.config.hidden_size, dtype=torch.float16, device=device)
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # texts of like length together
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # sorted by length
     for start in range(0, len(order), batch):
         rows = order[start : start + batch]
         inputs = tokenizer([texts[i] for i in rows], padding=True, truncation=True, max_length=64,

@@ -1,4 +1,4 @@
-"""The embedded model: an open_clip CLIP of an EfficientNet-Lite2 and a small causal text transformer."""
+"""The embedded model: an open_clip CLIP with an EfficientNet-Lite2 and a small causal text transformer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PREPROCESS = {
 def config(
     vocab_size: int, context_length: int = 40, embed_dim: int = 384, width: int = 256, layers: int = 6
 ) -> dict[str, Any]:
-    """open_clip's description of the model; width and layers are the text tower's."""
+    """open_clip's configuration of the model; width and layers are those of the text tower."""
     vision = {
         "timm_model_name": "tf_efficientnet_lite2", "timm_model_pretrained": False, "timm_pool": "avg",
         "timm_proj": "linear", "timm_proj_bias": True, "image_size": 224,
@@ -36,20 +36,20 @@ def config(
 
 
 def build(model_cfg: dict[str, Any]) -> CLIP:
-    """The model with random weights."""
+    """Create the model with random weights."""
     return CLIP(**model_cfg)
 
 
 def start_from_classifier(model: CLIP, weights: dict[str, torch.Tensor]) -> None:
-    """Give the image tower the weights of the ImageNet classifier, all but its last layer."""
+    """Initialize the image tower with the ImageNet classifier's weights, except for the last layer."""
     body = {k: v.float() if v.is_floating_point() else v for k, v in weights.items() if "classifier" not in k}
     model.visual.trunk.load_state_dict(body, strict=True)
 
 
 def encode_text(model: CLIP, tokens: torch.Tensor, length: int) -> torch.Tensor:
-    """Unit text features of tokens (n, context) of which none is longer than `length`.
+    """Unit text features of tokens (n, context), none longer than `length`.
 
-    The tower is causal and pools at the end token, so what stands behind the longest text can be cut off.
+    The tower is causal and pools at the end token, so everything after the longest text can be cut off.
     """
     tokens = tokens[:, :length].long()
     x = model.token_embedding(tokens) + model.positional_embedding[:length]
@@ -64,7 +64,7 @@ def encode_image(model: CLIP, pixels: torch.Tensor) -> torch.Tensor:
 
 
 def save(folder: Path, state: dict[str, torch.Tensor], model_cfg: dict[str, Any], bpe: Path) -> None:
-    """Write weights in half precision, config and vocabulary; `parts` holds the same in small files."""
+    """Write weights in half precision, configuration and vocabulary; `parts` contains the same in small files."""
     folder.mkdir(parents=True, exist_ok=True)
     half = {
         k: v.detach().cpu().half().contiguous() if v.is_floating_point() else v.cpu()
@@ -88,7 +88,7 @@ def save(folder: Path, state: dict[str, torch.Tensor], model_cfg: dict[str, Any]
 
 
 def read(folder: Path) -> tuple[CLIP, SimpleTokenizer, Any]:
-    """Model, tokenizer and image preprocessing of a folder that `save` wrote (whole or parts)."""
+    """Load model, tokenizer and preprocessing from a folder written by `save` (whole or parts)."""
     settings = json.loads((folder / "open_clip_config.json").read_text())
     model = build(settings["model_cfg"])
     if (folder / WEIGHTS).exists():

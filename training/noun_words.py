@@ -1,4 +1,4 @@
-"""Word lists behind `nouns.py`: frequent things in everyday captions, and which word implies which."""
+"""Word lists for `nouns.py`: frequent objects in everyday captions, and implications between words."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ shopping cart cowboy hat football helmet rock wall climbing wall palm tree chris
 cell phone coffee cup potted plant dining table
 """
 
-# Two-word nouns of the list above, so that it can be written as plain running text.
+# Two-word nouns of the list above, which can therefore be written as plain text.
 PHRASES = """
 soccer ball|tennis ball|parking lot|living room|musical instrument|hot dog|ice cream|teddy bear
 stuffed animal|roller coaster|ferris wheel|bus stop|traffic light|street light|train station|bicycle race
@@ -52,7 +52,7 @@ picnic table|shopping cart|cowboy hat|football helmet|rock wall|climbing wall|pa
 wine glass|cell phone|coffee cup|potted plant|dining table
 """
 
-# Words that a caption uses in another sense than the noun (verbs, colours, teams); never matched alone.
+# Words that captions use in another sense than the noun (verbs, colours, teams); never matched on their own.
 _AMBIGUOUS = """
 orange brush cutting iron key target watch watches ring saw scale seal slide fan fans cue dates pepper surf
 running dancing swing sports picture military bat crane park drink hand face goal net track race game bar
@@ -65,7 +65,7 @@ whistle pirate chest cot
 """
 AMBIGUOUS = frozenset(_AMBIGUOUS.split())
 
-# Of the ambiguous ones, these are nouns often enough in captions to be kept.
+# Ambiguous words that are nouns often enough in captions to be kept.
 _KEPT = """
 ring slide swing surf running dancing sports bat face hand goal net track race game bar drink suit kite ski
 plane cap tie pole tank park
@@ -83,7 +83,7 @@ baseball_player soccer_player football_player tennis_player swimmers onlooker in
 artist businessman tourist teen youth fan
 """
 
-# word -> words that are then true as well. Synonyms stand in both directions.
+# word -> words that are then also true. Synonyms are listed in both directions.
 IMPLIES: dict[str, tuple[str, ...]] = {
     **{word.replace("_", " "): ("person", "human") for word in _PEOPLE.split()},
     "person": ("human",),
@@ -410,14 +410,14 @@ eat eating eats dinner lunch breakfast meal food restaurant plate dish dining ca
 """
 EATING = frozenset(_EATING.split())
 
-# The words for people and for dogs: an image of which no caption has any of them shows none.
-# (A fan is more often one that turns.)
+# Words for people and for dogs: an image without any of them in its captions shows none.
+# ("fan" more often means the device.)
 PEOPLE = frozenset({"people", "person", *(w for w, implied in IMPLIES.items() if "person" in implied)}) - {
     "fan"
 }
 DOGS = frozenset({"dog", *(w for w, implied in IMPLIES.items() if "dog" in implied)})
 
-# Things that are in many photographs and in few captions: that nobody names one says little.
+# Things that are in many photos but in few captions: their absence from captions says little.
 _PASSED_OVER = """
 chair|cup|mug|bottle|glass|wine glass|plate|bowl|fork|knife|spoon|napkin|book|tie|bow tie|table|dining table
 coffee table|desk|lamp|clock|watch|potted plant|plants pot|vase|pot|pillow|curtain|window|door|wall|cabinet|shelf

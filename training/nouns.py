@@ -1,7 +1,7 @@
-"""Multi-label noun supervision out of human captions: which things does a photograph show?
+"""Multi-label noun supervision from human captions: which objects does a photo show?
 
-A noun is positive when one of the captions of the image names it (singular or plural) or implies it
-(a puppy is a dog). It is unknown, and takes no part in the loss, when a caption names something broader
+A noun is positive if one of the image's captions names it (singular or plural) or implies it
+(a puppy is a dog). It is unknown, and excluded from the loss, if a caption names something broader
 ("vehicle" leaves open whether there is a car) or hints at it (a restaurant has tables). Every other noun
 is a weak negative.
 """
@@ -70,7 +70,7 @@ _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
 
 
 def singular(word: str) -> str:
-    """The singular of an English noun by rule; other words pass nearly unchanged."""
+    """The singular of an English noun by rule; other words are mostly unchanged."""
     if word in _IRREGULAR:
         return _IRREGULAR[word]
     if len(word) > 4 and word.endswith("ies"):
@@ -83,12 +83,12 @@ def singular(word: str) -> str:
 
 
 def key_of(noun: str) -> str:
-    """The form under which a noun is looked up: lower case, each word in the singular."""
+    """The lookup key of a noun: lower case, each word in the singular."""
     return " ".join(singular(w) for w in _WORD.findall(noun.lower()))
 
 
 def grams(caption: str) -> set[str]:
-    """All runs of one to three words of a caption, in the singular."""
+    """All sequences of one to three words of a caption, in the singular."""
     words = [singular(w) for w in _WORD.findall(caption.lower())]
     return {" ".join(words[i : i + n]) for n in (1, 2, 3) for i in range(len(words) - n + 1)}
 
@@ -123,7 +123,7 @@ def vocabulary(
 
 
 class NounMatcher:
-    """Finds the positive and the unknown nouns of a set of captions of one image."""
+    """Finds the positive and the unknown nouns in an image's captions."""
 
     def __init__(self, nouns: list[str]) -> None:
         self.nouns = nouns
@@ -144,7 +144,7 @@ class NounMatcher:
                     self.children.setdefault(key_of(word), []).append(self.index[narrow])
 
     def __call__(self, captions: Iterable[str]) -> tuple[set[int], set[int]]:
-        """Indices of the positive nouns and of the unknown ones."""
+        """Indices of positive and of unknown nouns."""
         positive: set[int] = set()
         unknown: set[int] = set()
         for caption in captions:

@@ -1,4 +1,4 @@
-"""The optimiser, its schedule, the averaged weights and the pull towards the classifier's."""
+"""The optimizer, its schedule, weight averaging and the decay towards the classifier's weights."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-LOGARITHMS = 10.0  # scales and biases, which have far to go, learn so many times faster
+LOGARITHMS = 10.0  # learning-rate factor of scales and biases
 
 
 class Optimiser:
-    """AdamW over the towers' parameters in groups, with warm-up, cosine decay and clipping.
+    """AdamW over parameter groups of the towers, with warm-up, cosine decay and gradient clipping.
 
     Args:
-        parameters: by name; those of the image tower's trunk take `lr_image`. With 0 the image side stays as it is.
+        parameters: by name; the image tower's trunk uses `lr_image`. With 0 the image side is frozen.
         free: scales and biases.
-        pull: decay of the trunk's parameters towards where they are now.
+        pull: decay of the trunk's parameters towards their initial values.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Optimiser:
         self.factor = 0.0
 
     def rate(self, progress: float) -> None:
-        """Set the learning rates for a point of the run between 0 and 1."""
+        """Set the learning rates for a progress between 0 and 1."""
         warm = min(1.0, progress / self.warmup) if self.warmup else 1.0
         self.factor = warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
         for group in self.adam.param_groups:
             group["lr"] = group["peak"] * self.factor
 
     def step(self, loss: Tensor) -> None:
-        """One step down the gradient of a loss."""
+        """One optimizer step for a loss."""
         self.adam.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
@@ -64,14 +64,14 @@ class Optimiser:
 
 
 class Average:
-    """The weights averaged over the steps, young steps counting most; this is what is saved."""
+    """Exponential moving average of the weights; this is what is saved."""
 
     def __init__(self, model: nn.Module, memory: float) -> None:
         self.memory, self.steps = memory, 0
         self.state = {k: v.detach().clone() for k, v in model.state_dict().items()}
 
     def update(self, model: nn.Module) -> None:
-        """Take in the model as it is now."""
+        """Update the average with the model's current weights."""
         keep = min(self.memory, (1 + self.steps) / (10 + self.steps))
         self.steps += 1
         state = model.state_dict()

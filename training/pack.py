@@ -1,4 +1,4 @@
-"""What `prepare.py` gathers for the training, and how it is read back."""
+"""Format of the data gathered by `prepare.py` for training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_index(pack: Path) -> Index:
 
 
 def first(index: Index, images: int) -> Index:
-    """A small part of an index, to try things out: some images of each set, ten times as many sentences."""
+    """A small part of an index, for a trial: some images of each set, ten times as many sentences."""
     texts, few = 10 * images, index.copy()
     few["flickr"], few["captions"] = index["flickr"][:images], index["captions"][:images]
     few["imagenet"], few["classes"] = index["imagenet"][:images], index["classes"][:images]
@@ -49,5 +49,5 @@ def first(index: Index, images: int) -> Index:
 
 
 def unpacked(folder: Path) -> Path:
-    """The pack in a folder: the folder itself, or the pieces in it put together."""
+    """The pack in a folder: the folder itself, or the joined pieces in it."""
     return folder if (folder / INDEX).exists() else pieces.join(folder, folder / "unpacked")

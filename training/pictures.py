@@ -1,4 +1,4 @@
-"""The pictures of a joint step, and what captions and classifier say of them; nothing here is learned."""
+"""Images of a joint step, with the targets from captions and classifier; nothing here is trained."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from training.recipe import Recipe
 from training.rule import confident_mean
 from training.supervision import NounSupervision, Targets
 
-UNIT = 224  # pixels of large pictures are counted in squares of this side
+UNIT = 224  # large images are measured in squares of this size
 
 
 def as_many(size: int, units: float) -> int:
-    """How many pictures of a size have the pixels of so many of 224 x 224; two at least."""
+    """Number of images of a size with as many pixels as ``units`` images of 224 x 224; at least two."""
     return max(2, round(units * (UNIT / size) ** 2))
 
 
 def geometry(size: int, grid: int) -> tuple[int, int]:
-    """Window and stride for an input of a size whose parts have so many locations a side.
+    """Window and stride for an input size, given the locations per side of its parts.
 
-    As where local views are read: windows of 3 up to about 350 pixels, then of 4.
+    As for local views: windows of 3 up to about 350 pixels, then of 4.
     """
     return (3 if size < 400 else 4), (1 if grid <= 8 else 2)
 
 
 @dataclass
 class Whole:
-    """Pictures, each to be seen as one: images first, then pairs of them."""
+    """Images to be encoded as a whole: single images first, then pairs of them."""
 
     pixels: Tensor  # (n + pairs, 3, side, side)
     flickr: Rows  # the first images, which have captions
@@ -46,18 +46,18 @@ class Whole:
 
 @dataclass
 class Large:
-    """Large pictures, each of one image or composed of several, to be seen by windows."""
+    """Large images, single or composed, to be encoded by windows."""
 
     pixels: Tensor  # (n, 3, size, size)
     layout: tuple[int, int]  # rows and columns of parts
-    images: Tensor  # (parts,) which image each part is
+    images: Tensor  # (parts,) image index of each part
     judged: Tensor  # (parts, V, 1000), the classifier's probabilities in the windows of each part
     parts: Targets
     pictures: Targets
 
 
 class Pictures:
-    """Draws pictures out of the training images."""
+    """Samples images for a step from the training images."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class Pictures:
         self.rng = torch.Generator(self.device).manual_seed(recipe.seed)
 
     def drawn(self, n: int, imagenet: float) -> tuple[Rows, Rows]:
-        """Images to learn from."""
+        """Sample training images."""
         return self.material.split.drawn(n, imagenet, self.host)
 
     def crops(self, rows: Rows, size: int, smallest: float, whole: float) -> tuple[Tensor, Tensor]:
-        """Random crops of images, and where they lie."""
+        """Random crops of images, and their locations."""
         return crops(self.material.pool(rows), size, smallest, whole, self.rng)
 
     def rows(self, rows: Rows) -> Tensor:
@@ -101,7 +101,7 @@ class Pictures:
         if len(pairs):
             members = self.rows(np.ascontiguousarray(pairs))
             both = x[members.flatten()]
-            middle = len(pairs) // 2 * 2  # half of them side by side, the others above each other
+            middle = len(pairs) // 2 * 2  # half side by side, half stacked
             halves = ((both[:middle], 1, 2), (both[middle:], 2, 1))
             made = [mosaic(part, down, across, r.side) for part, down, across in halves if len(part)]
             x = torch.cat([x, *made]).contiguous(memory_format=torch.channels_last)
@@ -112,13 +112,13 @@ class Pictures:
 
     @torch.no_grad()
     def by_windows(self) -> tuple[Large, Large]:
-        """Pictures of one image each and as many composed ones, all of one drawn size."""
+        """Single and composed images, equally many, all of one randomly chosen size."""
         size = int(self.host.choice(self.recipe.sizes))
         count = as_many(size, self.recipe.large)
         return self._large(size, count), self._composed(size, count)
 
     def _large(self, size: int, count: int) -> Large:
-        """Pictures of one image each."""
+        """Large single images."""
         r = self.recipe
         rows = np.concatenate(self.drawn(count, r.imagenet_share))
         x, boxes = self.crops(rows, size, r.large_smallest, r.large_whole)
@@ -126,13 +126,13 @@ class Pictures:
         return Large(x, (1, 1), self.rows(rows), judged, targets, targets)
 
     def _composed(self, size: int, count: int) -> Large:
-        """Pictures of several images; the classifier judges each as if it stood alone."""
+        """Images composed of several; the classifier judges each part separately."""
         r, cells = self.recipe, size // CELL
         fitting = [(down, across) for down, across in r.layouts if not (cells % down or cells % across)]
         down, across = fitting[self.host.integers(len(fitting))]
         parts = down * across
         rows = self.host.permutation(np.concatenate(self.drawn(count * parts, r.composed_imagenet)))
-        rows = rows[: len(rows) // parts * parts]  # few data may not fill them all
+        rows = rows[: len(rows) // parts * parts]  # the last may be incomplete
         x, boxes = self.crops(rows, r.side, r.large_smallest, r.large_whole)
         judged, targets = self._judged(rows, boxes, (cells // down, cells // across), size)
         members = torch.arange(len(rows), device=self.device).view(-1, parts)
@@ -142,7 +142,7 @@ class Pictures:
         )  # fmt: skip
 
     def _judged(self, rows: Rows, boxes: Tensor, grid: tuple[int, int], size: int) -> tuple[Tensor, Targets]:
-        """The classifier's probabilities in the windows of crops, and what is known of each crop."""
+        """The classifier's probabilities in the windows of crops, and the targets of each crop."""
         judged = in_windows(self.judges.windows(rows, boxes, grid), *geometry(size, max(grid)))
         picture = in_windows(self.judges.whole(rows, boxes, grid), 0)[:, 0]
         return judged, self.nouns(self.rows(rows), picture, judged)

@@ -1,4 +1,4 @@
-"""Cut a folder into files small enough to send, and put it together again elsewhere."""
+"""Splits a folder into files small enough to transfer, and joins them again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PIECE = 20 * 2**20
 
 
 def split(folder: Path, out: Path, size: int = PIECE) -> list[Path]:
-    """Write `folder` as one tar cut into parts of at most `size` bytes, with a manifest of checksums."""
+    """Write `folder` as one tar, split into parts of at most `size` bytes, with a manifest of checksums."""
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob("pack.*"):
         old.unlink()
@@ -34,7 +34,7 @@ def split(folder: Path, out: Path, size: int = PIECE) -> list[Path]:
 
 
 def join(pieces: Path, out: Path) -> Path:
-    """Check the parts against the manifest and unpack them into `out`; does nothing if that was done."""
+    """Verify the parts against the manifest and unpack them into `out`; does nothing if already done."""
     done = out / ".complete"
     if done.exists():
         return out
@@ -45,10 +45,10 @@ def join(pieces: Path, out: Path) -> Path:
         for name, expected in sorted(sums.items()):
             path = pieces / name
             if not path.exists():
-                raise FileNotFoundError(f"piece {name} is missing in {pieces}: send it too")
+                raise FileNotFoundError(f"piece {name} is missing in {pieces}: transfer it as well")
             chunk = path.read_bytes()
             if hashlib.sha256(chunk).hexdigest() != expected:
-                raise ValueError(f"piece {name} does not match its checksum: send it again")
+                raise ValueError(f"piece {name} does not match its checksum: transfer it again")
             target.write(chunk)
     with tarfile.open(whole) as tar:
         tar.extractall(out, filter="data")

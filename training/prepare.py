@@ -1,8 +1,8 @@
-"""Gather everything the training reads into one folder, and cut that into pieces that can be sent.
+"""Gather all training data in one folder, and split it into pieces for transfer.
 
     python -m training.prepare --data DATA --out WORK --classifier LITE2.pth [LITE1.pth ...] --minilm FOLDER
 
-Image bytes stay as they are (WebP, short side at most 256): one file per set, and an index.
+Image bytes are kept (WebP, short side at most 256): one file per set, and an index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from training import corpus, pack, pieces, vocab
 from training.judge import classifier
 from training.nouns import label_matrix, vocabulary
 
-SHORT = 256  # side from which on images are made smaller
+SHORT = 256  # maximum short side; larger images are downscaled
 MINILM_FILES = (
     "config.json",
     "tokenizer.json",
@@ -39,7 +39,7 @@ MINILM_FILES = (
 
 
 def smaller(data: bytes) -> bytes:
-    """The bytes of an image, written anew only if it is larger than needed."""
+    """The bytes of an image, re-encoded only if it is too large."""
     image = Image.open(io.BytesIO(data))
     short = min(image.size)
     if short <= SHORT:
@@ -60,7 +60,7 @@ def pack_images(tars: list[Path], out: Path, limit: int | None) -> list[tuple[st
                     if not member.isfile() or (limit and len(index) >= limit):
                         continue
                     source = tar.extractfile(member)
-                    assert source is not None  # it is a file
+                    assert source is not None  # regular files only
                     data = smaller(source.read())
                     index.append((Path(member.name).stem, target.tell(), len(data)))
                     target.write(data)
@@ -68,23 +68,21 @@ def pack_images(tars: list[Path], out: Path, limit: int | None) -> list[tuple[st
 
 
 def classifier_weights(checkpoint: Path) -> tuple[str, dict[str, torch.Tensor]]:
-    """The timm name of an EfficientNet-Lite classifier, and its weights: the tensors stand in the same order."""
+    """The timm name of an EfficientNet-Lite classifier, and its weights, matched by order of tensors."""
     found = re.search(r"lite(\d)", checkpoint.name)
     if not found:
-        raise ValueError(
-            f"{checkpoint.name} should say which EfficientNet-Lite it is, as efficientnet-lite2 does"
-        )
+        raise ValueError(f"{checkpoint.name}: the name must contain the variant, such as efficientnet-lite2")
     source = torch.load(checkpoint, map_location="cpu", weights_only=True)
     name = f"tf_efficientnet_lite{found[1]}"
     own = timm.create_model(name, pretrained=False).state_dict()
     if [v.shape for v in own.values()] != [v.shape for v in source.values()]:
-        raise ValueError(f"{checkpoint}: its {len(source)} tensors are not those of {name}")
+        raise ValueError(f"{checkpoint}: its {len(source)} tensors do not match {name}")
     renamed = zip(own, source.values(), strict=True)
     return name, {k: v.half().contiguous() if v.is_floating_point() else v for k, v in renamed}
 
 
 def accuracy(weights: Path, images: Path, index: list[tuple[str, int, int]], every: int) -> float:
-    """Share of the ImageNet samples (every n-th) that a classifier names right; a check of the weights."""
+    """Accuracy of a classifier on every n-th ImageNet sample, to verify its weights."""
     model = classifier(weights, torch.device("cpu"))
     synsets = {s: i for i, s in enumerate(corpus.imagenet_info("imagenet_synsets.txt"))}
     data = images.read_bytes()
@@ -110,7 +108,7 @@ def write_minilm(source: Path, target: Path) -> None:
 
 
 def read_flickr(path: Path) -> dict[str, list[str]]:
-    """The captions of each Flickr8k image."""
+    """Read the captions of each Flickr8k image."""
     captions: dict[str, list[str]] = defaultdict(list)
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
@@ -125,20 +123,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--data", type=Path, required=True, help="folder with flickr8k, imagenet_samples, captions"
     )
-    parser.add_argument("--out", type=Path, required=True, help="where `pack` and `pieces` are written")
+    parser.add_argument("--out", type=Path, required=True, help="output folder for `pack` and `pieces`")
     parser.add_argument(
         "--classifier", type=Path, nargs="+", required=True,
-        help="efficientnet-lite2-….pth, where the image tower starts, and others that judge too",
+        help="efficientnet-lite2-….pth, which initializes the image tower, and further judges",
     )  # fmt: skip
     parser.add_argument("--minilm", type=Path, required=True, help="folder of all-MiniLM-L6-v2")
     parser.add_argument("--merges", type=int, default=vocab.MERGES)
-    parser.add_argument("--lists", type=int, default=40_000, help="composed label sentences in the corpus")
-    parser.add_argument("--limit", type=int, help="keep only so many images of each set (for a trial)")
     parser.add_argument(
-        "--limit-texts", type=int, help="keep only so many sentences of the corpus (for a trial)"
+        "--lists", type=int, default=40_000, help="number of generated label sentences in the corpus"
     )
-    parser.add_argument("--least", type=float, default=0.6, help="accuracy that shows the classifiers work")
-    parser.add_argument("--piece", type=float, default=pieces.PIECE / 2**20, help="MiB of the largest piece")
+    parser.add_argument("--limit", type=int, help="keep only N images of each set (for a trial)")
+    parser.add_argument("--limit-texts", type=int, help="keep only N sentences of the corpus (for a trial)")
+    parser.add_argument("--least", type=float, default=0.6, help="minimum accuracy of the classifiers")
+    parser.add_argument("--piece", type=float, default=pieces.PIECE / 2**20, help="maximum MiB of a piece")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     folder: Path = args.out / "pack"
@@ -172,9 +170,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         path = folder / f"{name}.safetensors"
         save_file(weights, path)
         share = accuracy(path, folder / pack.IMAGENET, samples, 10)
-        print(f"{name}: {share:.0%} of every tenth ImageNet sample right")
+        print(f"{name}: {share:.0%} accuracy on every tenth ImageNet sample")
         if share < args.least:
-            raise ValueError("the classifier's weights do not work under timm's names")
+            raise ValueError("the classifier's weights do not work in timm's model")
     write_minilm(args.minilm, folder / pack.MINILM)
 
     size = vocab.write_bpe(folder / pack.BPE, args.merges)

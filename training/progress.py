@@ -1,4 +1,4 @@
-"""What a run says of itself, on the screen and in `log.jsonl`."""
+"""Log of a run, on the screen and in `log.jsonl`."""
 
 from __future__ import annotations
 

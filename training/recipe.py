@@ -1,11 +1,11 @@
-"""Every setting of a run, and how runs are written on the command line."""
+"""All settings of a run, and their command-line syntax."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-# rows and columns of composed pictures; a size takes those that cut its map evenly
+# rows and columns of composed images; each size uses those that divide its map evenly
 LAYOUTS = ((1, 2), (2, 1), (2, 2), (2, 2), (3, 3), (4, 4))
 
 
@@ -15,79 +15,77 @@ def _setting(default: Any, text: str) -> Any:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings; their defaults are the recipe that ships."""
+    """The settings; the defaults are the recipe of the included model."""
 
-    seed: int = _setting(0, "of what the joint steps draw")
-    start: int = _setting(0, "seed of the start: first weights and text phase; runs to be averaged share it")
-    base: str = _setting("", "folder of a model to go on from, in the place of classifier and text phase")
+    seed: int = _setting(0, "random seed of the joint steps")
+    start: int = _setting(0, "seed of initial weights and text phase; must match between runs to be averaged")
+    base: str = _setting("", "folder of a model to continue from, instead of classifier and text phase")
     text_width: int = _setting(256, "width of the text tower")
     text_layers: int = _setting(6, "layers of the text tower")
 
-    text_steps: int = _setting(1200, "steps of the text tower alone, first")
-    steps: int = _setting(900, "steps of both towers together")
-    match_steps: int = _setting(0, "steps of the image tower alone, last, on pictures that nobody took")
-    side: int = _setting(224, "of pictures seen as one vector, and of the parts of composed ones")
-    batch: int = _setting(448, "images of a joint step at that side, composed ones not counted")
-    text_batch: int = _setting(2048, "sentences of a step of the text tower alone")
-    imagenet_share: float = _setting(0.35, "share of ImageNet photographs in a batch")
-    pairs: float = _setting(0.25, "pictures of two images at that side, per image")
+    text_steps: int = _setting(1200, "steps of the first phase: text tower only")
+    steps: int = _setting(900, "steps of the second phase: both towers")
+    match_steps: int = _setting(0, "steps of the third phase: image tower only, on synthetic mixtures")
+    side: int = _setting(224, "size of whole images, and of the parts of composed ones")
+    batch: int = _setting(448, "images of that size per joint step, without composed ones")
+    text_batch: int = _setting(2048, "sentences per step of the first phase")
+    imagenet_share: float = _setting(0.35, "fraction of ImageNet photos in a batch")
+    pairs: float = _setting(0.25, "composed pairs of images of that size, per image")
 
     lr: float = _setting(5e-4, "learning rate of text tower and projection")
     lr_image: float = _setting(1e-4, "learning rate of the image tower")
-    lr_text_alone: float = _setting(1e-3, "learning rate of the text tower alone")
+    lr_text_alone: float = _setting(1e-3, "learning rate of the first phase")
     decay: float = _setting(0.05, "weight decay of matrices")
     pull: float = _setting(0.0, "decay of the image tower towards the classifier's weights")
-    frozen: int = _setting(0, "first blocks of the image tower that stay as the classifier's")
-    warmup: float = _setting(0.05, "share of the steps in which the rate rises")
-    ema: float = _setting(0.998, "the weights that are saved are an average of such memory")
+    frozen: int = _setting(0, "number of frozen initial blocks of the image tower")
+    warmup: float = _setting(0.05, "fraction of steps for learning-rate warm-up")
+    ema: float = _setting(0.998, "decay of the moving average of the weights")
 
-    smallest: float = _setting(0.35, "least share of an image that a crop covers")
-    whole: float = _setting(0.2, "probability of a whole image, at that side")
+    smallest: float = _setting(0.35, "minimum fraction of an image that a crop covers")
+    whole: float = _setting(0.2, "probability of using the whole image, at that size")
 
     large: float = _setting(
-        160.0, "pixels of the large pictures of a step, in units of 224 x 224; as many are composed"
+        160.0, "pixels of large images per step, in units of 224 x 224; the same again for composed ones"
     )
     sizes: tuple[int, ...] = _setting(
-        (320, 384, 512), "sides of the large and composed pictures; a step draws one"
+        (320, 384, 512), "sizes of large and composed images; one is chosen per step"
     )
-    large_smallest: float = _setting(0.5, "least share of an image that a large crop covers")
-    large_whole: float = _setting(0.5, "probability of a whole image among the large ones")
-    composed_imagenet: float = _setting(0.5, "share of ImageNet photographs in composed pictures")
-    layouts: tuple[tuple[int, int], ...] = _setting(LAYOUTS, "of composed pictures, drawn")
+    large_smallest: float = _setting(0.5, "minimum fraction of an image that a large crop covers")
+    large_whole: float = _setting(0.5, "probability of using the whole image among the large ones")
+    composed_imagenet: float = _setting(0.5, "fraction of ImageNet photos in composed images")
+    layouts: tuple[tuple[int, int], ...] = _setting(LAYOUTS, "layouts of composed images to choose from")
 
-    match_batch: int = _setting(256, "pictures of such a step at that side")
-    match_large: float = _setting(96.0, "pixels of its large ones, in units of 224 x 224")
-    match_smallest: float = _setting(0.25, "least share of an image that a crop covers in it")
-    keep_size: int = _setting(
-        0, "side at which windows were seen when it began, where that is larger; 0: their own"
-    )
-    lr_match: float = _setting(1e-4, "its learning rate")
+    match_batch: int = _setting(256, "images of that size per step of the third phase")
+    match_large: float = _setting(96.0, "pixels of its large images, in units of 224 x 224")
+    match_smallest: float = _setting(0.25, "minimum fraction of an image that its crops cover")
+    keep_size: int = _setting(0, "reference size of windows in the third phase, if larger; 0: their own")
+    lr_match: float = _setting(1e-4, "learning rate of the third phase")
 
-    w_contrastive: float = _setting(1.0, "weight of images against captions")
-    softness: float = _setting(0.3, "share of the target for captions of nearly the same meaning")
-    soft_temperature: float = _setting(0.1, "what nearly means")
-    w_distil: float = _setting(1.5, "weight of following the classifier on the whole picture")
-    verdict: float = _setting(0.25, "share of its confident windows in what it says of the whole")
-    w_match: float = _setting(1.0, "weight of following the classifier on pictures that nobody took")
-    w_keep: float = _setting(1.0, "weight, on them, of saying of everyday words what was said before")
-    w_text: float = _setting(2.0, "weight of following MiniLM")
-    w_noun: float = _setting(1.0, "weight of nouns by one vector")
-    w_rank: float = _setting(0.3, "weight of nouns against each other by one vector")
-    w_sentence: float = _setting(0.3, "weight of sentences of labels")
-    w_local: float = _setting(1.0, "weight of windows following the classifier's windows")
-    w_placed: float = _setting(0.5, "weight of nouns in windows of which the classifier is sure")
-    w_somewhere: float = _setting(0.5, "weight of nouns somewhere among the windows")
-    w_answer: float = _setting(0.5, "weight of the answer to drawn label lists by local views")
-    even: float = _setting(0.3, "weight, in it, of pictures that show nothing on the list")
-    longest_list: int = _setting(80, "labels of the longest list drawn; the shortest has a quarter")
-    weak: float = _setting(0.5, "how far a noun's absence from the captions is believed")
-    passed_over: float = _setting(0.5, "share of that for things that captions pass over")
-    gamma: float = _setting(2.0, "how fast easy negatives fade")
-    margin: float = _setting(0.02, "probability under which a negative costs nothing")
-    balance: float = _setting(0.5, "exponent with which frequent nouns are weighted down")
+    w_contrastive: float = _setting(1.0, "weight of the contrastive loss between images and captions")
+    softness: float = _setting(0.3, "fraction of the contrastive target for captions of similar meaning")
+    soft_temperature: float = _setting(0.1, "temperature of that similarity")
+    w_distil: float = _setting(1.5, "weight of distillation from the classifier on whole images")
+    verdict: float = _setting(0.25, "fraction of confident windows in the verdict on the whole image")
+    w_match: float = _setting(1.0, "weight of distillation from the classifier on synthetic mixtures")
+    w_keep: float = _setting(1.0, "weight of keeping the output for everyday words on them")
+    w_text: float = _setting(2.0, "weight of distillation from MiniLM")
+    w_noun: float = _setting(1.0, "weight of the noun loss with one vector")
+    w_rank: float = _setting(0.3, "weight of the noun ranking loss with one vector")
+    w_sentence: float = _setting(0.3, "weight of the loss on label sentences")
+    w_local: float = _setting(1.0, "weight of distillation from the classifier's windows")
+    w_placed: float = _setting(0.5, "weight of the noun loss in windows with a confident classifier")
+    w_somewhere: float = _setting(0.5, "weight of the noun loss over all windows")
+    w_answer: float = _setting(0.5, "weight of the loss on sampled label lists with local views")
+    even: float = _setting(0.3, "weight in that loss of images that show nothing on the list")
+    longest_list: int = _setting(80, "maximum length of sampled label lists; the minimum is a quarter")
+    weak: float = _setting(0.5, "weight of a noun's absence from the captions")
+    passed_over: float = _setting(0.5, "fraction of that weight for objects that captions rarely mention")
+    gamma: float = _setting(2.0, "focusing exponent for easy negatives")
+    margin: float = _setting(0.02, "probability below which a negative costs nothing")
+    balance: float = _setting(0.5, "exponent for down-weighting frequent nouns")
 
     def changed(self, settings: str) -> Recipe:
-        """With other values, written as "lr=1e-3,steps=100"; numbers of a tuple are joined by "/".
+        """Change settings, written as "lr=1e-3,steps=100"; numbers of a tuple are joined by "/".
 
         >>> Recipe().changed("steps=10,sizes=64/96").sizes
         (64, 96)
@@ -97,13 +95,13 @@ class Recipe:
         for part in filter(None, settings.split(",")):
             name, equals, text = part.partition("=")
             if name not in known or not equals:
-                raise ValueError(f"{part!r} is not a setting; there are: {', '.join(known)}")
+                raise ValueError(f"{part!r} is not a setting; choose from {', '.join(known)}")
             found[name] = _value(known[name], text)
         return replace(self, **found)
 
 
 def _value(default: Any, text: str) -> Any:
-    """A setting's value, of the kind that its default is of."""
+    """Parse a setting's value with the type of its default."""
     if not isinstance(default, tuple):
         return type(default)(text)
     if isinstance(default[0], tuple):  # 2x2/1x2
@@ -112,11 +110,11 @@ def _value(default: Any, text: str) -> Any:
 
 
 def named(text: str, base: Recipe) -> tuple[str, Recipe]:
-    """A run's name and recipe, written as "name" or "name:lr=1e-3,steps=100"."""
+    """Parse a run's name and recipe, written as "name" or "name:lr=1e-3,steps=100"."""
     name, _, settings = text.partition(":")
     return name, base.changed(settings)
 
 
 def describe() -> str:
-    """All settings with their defaults, one a line."""
+    """All settings with their defaults, one per line."""
     return "\n".join(f"{f.name:18} {f.default!s:24} {f.metadata['help']}" for f in fields(Recipe))

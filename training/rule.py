@@ -1,7 +1,7 @@
-"""How a list of labels is answered out of one vector or out of local views, without training.
+"""Scoring of a label list from one vector or from local views, without training.
 
-A view's softmax over the labels counts by its own confidence, its highest probability; where captions vote, by what
-it and they agree on. The scores of several input sizes are averaged.
+Each view's softmax over the labels is weighted by its confidence, its highest probability; with captions, by the
+product with their votes. Scores of several input sizes are averaged.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from torch import Tensor
 
 from training.windows import features, locations
 
-SOFTER = 2 / 3  # share of the logit scale at which a view is read
-FLOOR = 0.01  # a label that no caption votes for keeps a tenth of its probability
+SOFTER = 2 / 3  # fraction of the logit scale used for a view
+FLOOR = 0.01  # a label without votes keeps a tenth of its probability
 
 
 @dataclass(frozen=True)
 class Scale:
-    """One look at a picture: the side of the input, the side of a window in locations, and its stride."""
+    """An input scale: size of the input, size of a window in locations, and its stride."""
 
     size: int
-    window: int = 0  # 0: the whole picture
+    window: int = 0  # 0: the whole image
     stride: int = 1
 
     @classmethod
@@ -39,7 +39,7 @@ AUTO = (ONE, FAST, LARGE)
 
 @dataclass(frozen=True)
 class Votes:
-    """Captions (K, E) as unit features, and which of them name which label (K, C)."""
+    """Captions (K, E) as unit features, and the labels that they name (K, C)."""
 
     captions: Tensor
     names: Tensor
@@ -50,7 +50,7 @@ class Votes:
 
 
 def confident_mean(evidence: Tensor) -> Tensor:
-    """Mean (n, C) of the views' evidence (n, V, C), each view weighted by the highest it has."""
+    """Mean (n, C) of the views' evidence (n, V, C), each view weighted by its maximum."""
     weight = evidence.amax(-1, keepdim=True)
     return (evidence * weight).sum(1) / weight.sum(1)
 
@@ -60,14 +60,14 @@ def views(model: CLIP, pictures: Mapping[int, Tensor], scales: Sequence[Scale]) 
     """Unit features (n, V, E) of the views at each scale.
 
     Args:
-        pictures: pixels (n, 3, size, size) in [-1, 1] at each size that `scales` asks for.
+        pictures: pixels (n, 3, size, size) in [-1, 1] at each size in `scales`.
     """
     return [features(model, locations(model, pictures[s.size]), s.window, s.stride) for s in scales]
 
 
 @torch.inference_mode()
 def answers(seen: Sequence[Tensor], text: Tensor, logit_scale: Tensor, votes: Votes | None = None) -> Tensor:
-    """Scores (scales, n, C) of labels; the mean over the scales is the answer of all.
+    """Scores (scales, n, C) of labels; the final score is the mean over scales.
 
     Args:
         seen: the views at each scale.

@@ -1,4 +1,4 @@
-"""Put a run's weights into the package, with what depends on them: caption embeddings, word features, checksums.
+"""Copy a run's weights into the package, and update everything that depends on them: embeddings, features, checksums.
 
 python -m training.ship --run RUNS/closer [--to src/mltta/assets/mini]
 """
@@ -22,7 +22,7 @@ FILES = (WEIGHTS, "open_clip_config.json", "bpe.txt.gz")
 
 
 def ship(run: Path, to: Path) -> None:
-    """Copy the model, then embed the captions that are there and the words of all built-in lists."""
+    """Copy the model, then embed the existing captions and the words of all built-in lists."""
     texts = (to / "captions" / "texts.txt").read_text(encoding="utf-8").splitlines()
     (to / SUMS).unlink(missing_ok=True)
     for name in FILES:
@@ -41,7 +41,7 @@ def ship(run: Path, to: Path) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Ship a run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--run", type=Path, required=True, help="folder of a run, or of the mean of several")
+    parser.add_argument("--run", type=Path, required=True, help="folder of a run, or of averaged runs")
     parser.add_argument("--to", type=Path, default=MINI, help="the embedded model's folder")
     args = parser.parse_args(argv)
     ship(args.run, args.to)

@@ -1,4 +1,4 @@
-"""Average the weights of several runs: from one start, they often meet in a better place than each came to.
+"""Average the weights of several runs with the same start (model soup), which often outperforms each of them.
 
 python -m training.soup RUNS/a RUNS/b --out RUNS/soup
 """
@@ -16,14 +16,14 @@ from training import pack, tokenizer
 
 
 def architecture(folder: Path) -> dict[str, Any]:
-    """The model's settings, less what only a model that ships says: where its tokenizer is."""
+    """The model's settings, without the tokenizer's location in released models."""
     config: dict[str, Any] = json.loads((folder / "open_clip_config.json").read_text())["model_cfg"]
     config["text_cfg"] = {k: v for k, v in config["text_cfg"].items() if k not in tokenizer.SETTINGS}
     return config
 
 
 def mixed(folders: Sequence[Path], out: Path) -> None:
-    """Write the mean of the weights of runs that share their start."""
+    """Save the mean of the weights of runs with the same start."""
     configs = [architecture(folder) for folder in folders]
     if any(config != configs[0] for config in configs):
         raise ValueError("only runs of the same model can be averaged")
@@ -36,7 +36,7 @@ def mixed(folders: Sequence[Path], out: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Average runs that are there."""
+    """Average existing runs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)

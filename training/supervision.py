@@ -1,4 +1,4 @@
-"""Which nouns a picture shows: from its captions or its class, and from the frozen ImageNet classifier."""
+"""Targets for nouns: from an image's captions or its class, and from the frozen ImageNet classifier."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from training.nouns import key_of
 
 @dataclass
 class Targets:
-    """Per picture and noun: probability that it applies, and how far that is known (0: not at all, 1: surely)."""
+    """Per image and noun: probability that it applies, and its reliability (0: unknown, 1: certain)."""
 
     value: Tensor
     known: Tensor
 
     def composed(self, members: Tensor) -> Targets:
-        """Targets of pictures made of several: what any part shows is there, what all lack is not.
+        """Targets of composed images: present if any part shows it, absent if all parts lack it.
 
         Args:
-            members: (pictures, parts) rows of the parts.
+            members: (images, parts) rows of the parts.
         """
         value, known = self.value[members], self.known[members]  # (pictures, parts, nouns)
         there = (known * (value > 0.5)).amax(1)
         return Targets(value.amax(1), torch.where(value.amax(1) > 0.5, there, known.amin(1)))
 
     def apart(self, members: Tensor) -> Targets:
-        """Targets of the parts of such pictures: what only another part shows is surely not in this one.
+        """Targets of the parts of composed images: nouns shown only by other parts are certainly absent.
 
-        Unless nothing is known of it here; a part must be told from what stands beside it.
+        Except for unknown nouns; a part must be distinguished from its neighbours.
         """
         there = self.value[members] > 0.5  # (pictures, parts, nouns)
         elsewhere = (there.any(1, keepdim=True) & ~there).flatten(0, 1)
@@ -45,18 +45,18 @@ class Targets:
         return Targets(self.value[rows], known.masked_fill(elsewhere & (known > 0), 1.0))
 
     def joined(self, other: Targets) -> Targets:
-        """These pictures' targets, then the others'."""
+        """Concatenate the targets of two sets of images."""
         return Targets(torch.cat([self.value, other.value]), torch.cat([self.known, other.known]))
 
 
 def group(nouns: Sequence[str], words: frozenset[str]) -> NDArray[np.bool_]:
-    """Which nouns are among some words, in whatever number they are written."""
+    """Mask of nouns that are among some words, in singular or plural."""
     keys = {key_of(w) for w in words} | words
     return np.array([n in keys or key_of(n) in keys for n in nouns])
 
 
 def class_labels(nouns: Sequence[str], classes: Sequence[int]) -> NDArray[np.int8]:
-    """Labels of ImageNet photographs by their class: 1 for its everyday words and what they imply, else 0."""
+    """Labels of ImageNet photos by class: 1 for its everyday words and their implications, else 0."""
     position = {noun: i for i, noun in enumerate(nouns)}
     table = np.zeros((1000, len(nouns)), np.int8)
     for word, members in coarse_indices().items():
@@ -68,19 +68,19 @@ def class_labels(nouns: Sequence[str], classes: Sequence[int]) -> NDArray[np.int
 
 
 class NounSupervision:
-    """Turns labels of the images and the classifier's probabilities into targets.
+    """Converts labels of images and the classifier's probabilities into targets.
 
     Args:
         nouns: the label set.
-        captions: the captions' verdict on each Flickr8k image and noun: 1, 0 or -1 (unknown).
-        classes: the class of each ImageNet photograph; in all tables they follow the Flickr8k images.
-        weak: weight of "no caption names it".
-        passed_over: share of that weight left to things that captions pass over.
-        high, low: probabilities of the whole picture from which and up to which the classifier is believed; words of
-            many classes are denied up to a higher one.
-        high_window, low_window: the same for its highest probability among the windows.
-        balance: exponent with which frequent nouns are weighted down.
-        least: captions and classes from which on a noun's absence says something.
+        captions: labels from captions for each Flickr8k image and noun: 1, 0 or -1 (unknown).
+        classes: class of each ImageNet photo; its rows follow the Flickr8k images.
+        weak: weight of absence from the captions.
+        passed_over: fraction of that weight for objects that captions rarely mention.
+        high, low: thresholds on probabilities of the whole image above and below which the classifier is trusted; the
+            lower one is higher for words with many classes.
+        high_window, low_window: the same for its maximum over windows.
+        balance: exponent for down-weighting frequent nouns.
+        least: minimum mentions and classes for a noun's absence to be informative.
     """
 
     def __init__(
@@ -103,28 +103,24 @@ class NounSupervision:
         self.active = (count >= least) | (per_noun > 0)
         frequency = np.maximum(count, 5 * per_noun) + 20.0
         weight = frequency**-balance * self.active
-        self.noun_weight = weight / weight[self.active].mean()  # on the host, for drawing
+        self.noun_weight = weight / weight[self.active].mean()  # on the host, for sampling
 
         labels = np.concatenate([captions, class_labels(nouns, classes)])
         certain = _certainty(nouns, labels, len(captions), classes, weak, passed_over, count >= least)
         certain *= self.active
         self.flickr = len(captions)
-        self.shown = labels == 1  # (images, nouns), for sentences of labels
+        self.shown = labels == 1  # (images, nouns), for label sentences
         self.labels = torch.from_numpy(labels).to(device)
         self.certain = torch.from_numpy(certain).to(device)
         self.columns = torch.from_numpy(columns).to(device)
         self.members = torch.from_numpy(members).to(device)
-        chance = (
-            self.members.mean(0) / 4
-        )  # a word of many classes, such as dog, gets some probability anywhere
+        chance = self.members.mean(0) / 4  # words with many classes, such as dog, always get some probability
         self.low, self.low_window = low + chance, low_window + chance
         self.denies = torch.tensor([w not in PARTIAL for w in table], device=device)
-        # of things that are small in most pictures the classifier's silence on the whole says less
+        # for objects that are usually small, a low probability of the whole image is less informative
         self.denial = torch.from_numpy(np.where(overlooked[columns], weak, 1.0)).float().to(device)
         self.weights = torch.from_numpy(self.noun_weight).float().to(device)
-        share = count / max(
-            len(captions), 1
-        )  # a noun that most images show is denied as much as it is affirmed
+        share = count / max(len(captions), 1)  # balance positives and negatives of very frequent nouns
         more = np.clip(share / np.maximum(1 - share, 0.05), 1.0, 10.0)
         self.denied_more = torch.from_numpy(more).float().to(device)
 
@@ -133,8 +129,8 @@ class NounSupervision:
 
         Args:
             rows: the images, as rows of the tables.
-            picture: the classifier's probabilities (B, 1000) of each picture as a whole.
-            windows: and of its windows (B, V, 1000).
+            picture: the classifier's probabilities (B, 1000) of each whole image.
+            windows: its probabilities in windows (B, V, 1000).
         """
         own, known = self.labels[rows], self.certain[rows].clone()
         value = (own == 1).float()
@@ -146,7 +142,7 @@ class NounSupervision:
             seen = torch.maximum(seen, best * (best > self.high_window))
         absent = absent & self.denies
         named, hidden = own[:, self.columns] == 1, own[:, self.columns] == -1
-        # of words that its classes cover only in part the classifier cannot deny the rest; captions have the say there
+        # for words that classes cover only in part, the classifier cannot decide on absence; captions do
         doubtful = ~named & ~sure & ~absent & (self.denies | (seen >= self.low))
         doubtful &= self.denies | (rows >= self.flickr)[:, None]
         strength = known[:, self.columns].masked_fill(doubtful, 0.0)
@@ -156,10 +152,10 @@ class NounSupervision:
         return Targets(value, known)
 
     def placed(self, rows: Tensor, windows: Tensor) -> Targets:
-        """What single windows show, (B, V, coarse words): affirmed where the classifier is sure of the word.
+        """Targets of single windows (B, V, coarse words): positive if the classifier is confident of the word.
 
-        Denied where it is sure of something else, by the square of its confidence, unless the image's captions
-        name the word or leave it open.
+        Negative, by its squared confidence, if it is confident of something else, unless the image's captions name the
+        word or leave it open.
         """
         seen = (windows @ self.members).clamp(max=1.0)
         sure, confidence = seen > self.high, windows.amax(-1, keepdim=True)
@@ -168,7 +164,7 @@ class NounSupervision:
         return Targets(seen * sure, torch.where(sure, 1.0, confidence.square() * denied))
 
     def importance(self, targets: Targets) -> Tensor:
-        """What each statement weighs in a loss: how far it is known, and how rare its noun is."""
+        """Weight of each target in a loss: its reliability and the noun's rarity."""
         factor = torch.where(targets.value > 0.5, self.weights, self.weights * self.denied_more)
         return targets.known * factor
 
@@ -182,10 +178,10 @@ def _certainty(
     passed_over: float,
     mentioned: NDArray[np.bool_],
 ) -> NDArray[np.float32]:
-    """How far each label (images, nouns) is to be believed: 1 present and sure absences, 0 unknown."""
+    """Reliability of each label (images, nouns): 1 if present or certainly absent, 0 if unknown."""
     absent = np.full(len(nouns), weak) * mentioned * np.where(group(nouns, PASSED_OVER), passed_over, 1.0)
     certain = np.where(labels == 1, 1.0, np.where(labels == 0, absent, 0.0)).astype(np.float32)
-    # Most ImageNet photographs show their class and little else, but nobody looked for the rest.
+    # Most ImageNet photos show little besides their class, but the rest is not annotated.
     certain[flickr:] = np.where(labels[flickr:] == 1, 1.0, 0.5 * weak * mentioned)
     for words, seldom in ((PEOPLE, WITHOUT_PEOPLE), (DOGS, None)):
         member = group(nouns, words)

@@ -1,4 +1,4 @@
-"""First phase: the text tower alone learns to write into MiniLM's space."""
+"""First phase: the text tower alone is distilled from MiniLM."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from training.towers import Towers
 
 
 def learn_texts(towers: Towers, material: Material, recipe: Recipe, log: Log, deadline: float) -> None:
-    """Train the text tower, or take what an equal run on the same pack has learned.
+    """Train the text tower, or load the cached result of an identical run on the same pack.
 
     Args:
-        deadline: when to be done at the latest, in `time.time()`.
+        deadline: latest end, as `time.time()`.
     """
     sentences = material.sentences
     settings = (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from open_clip.tokenizer import SimpleTokenizer
 from torch import Tensor
 
-CHUNK = 4000  # sentences that one process takes at a time
+CHUNK = 4000  # sentences per task of a process
 
 _tokenizer: SimpleTokenizer | None = None
 
@@ -30,7 +30,7 @@ def _ids(texts: list[str]) -> list[list[int]]:
 
 
 def token_ids(bpe: Path, texts: list[str]) -> list[list[int]]:
-    """Token ids of each text without start and end token, on all cores. Call before the device is used."""
+    """Tokenize texts without start and end tokens, on all cores. Call before using the device."""
     chunks = [texts[i : i + CHUNK] for i in range(0, len(texts), CHUNK)]
     if len(chunks) < 8 or "fork" not in multiprocessing.get_all_start_methods():
         _start(str(bpe))
@@ -40,7 +40,7 @@ def token_ids(bpe: Path, texts: list[str]) -> list[list[int]]:
 
 
 class Texts:
-    """Tokenised texts on the device; lengths stay on the host, to cut a batch short without a sync."""
+    """Tokenized texts on the device; lengths stay on the host, to truncate batches without a sync."""
 
     def __init__(
         self, ids: Sequence[Sequence[int]], start: int, end: int, context: int, device: torch.device
@@ -56,7 +56,7 @@ class Texts:
         return len(self.lengths)
 
     def batch(self, rows: NDArray[Any]) -> tuple[Tensor, int]:
-        """Tokens of some rows, and the length of the longest, rounded up to few different ones."""
+        """Tokens of some rows, and the maximum length, rounded up to one of a few values."""
         index = torch.from_numpy(np.asarray(rows, np.int64)).to(self.tokens.device, non_blocking=True)
         length = -(-int(self.lengths[rows].max()) // 8) * 8
         return self.tokens[index], min(length, self.tokens.shape[1])

@@ -1,7 +1,7 @@
-"""The byte-pair table in Hugging Face's format too, so that open_clip alone can read texts for the model.
+"""Writes the byte-pair table in Hugging Face's format, so that open_clip alone can tokenize texts for the model.
 
 open_clip reads a folder's own tokenizer only through transformers. mltta reads ``bpe.txt.gz`` and needs none of this;
-both give the same tokens, which ``tests/model/test_open_clip_alone.py`` checks on captions and labels.
+both produce the same tokens, which ``tests/model/test_open_clip_alone.py`` verifies on captions and labels.
 
 python -m training.tokenizer [--folder src/mltta/assets/mini] [--repository ORG/NAME]
 """
@@ -23,18 +23,18 @@ from mltta.storage.folders import MINI
 
 BPE = "bpe.txt.gz"
 FILES = ("tokenizer.json", "tokenizer_config.json")
-#: what `write` adds to a model's settings
+#: settings added by `write` to a model's configuration
 SETTINGS = ("hf_tokenizer_name", "tokenizer_kwargs")
-#: how open_clip's own tokenizer cuts a text into words
+#: how open_clip's tokenizer splits a text into words
 WORDS = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 
 
 def tokenizer_json(bpe: Path) -> str:
-    """The table as one file of the library ``tokenizers``."""
+    """The table as a single file for the library ``tokenizers``."""
     from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 
     own = SimpleTokenizer(str(bpe))
-    lines = gzip.decompress(bpe.read_bytes()).decode("utf-8").split("\n")[1:]  # the first says which version
+    lines = gzip.decompress(bpe.read_bytes()).decode("utf-8").split("\n")[1:]  # the first line is the version
     merges = [(first, second) for first, second in map(str.split, lines)]
     start, end = own.decoder[own.sot_token_id], own.decoder[own.eot_token_id]
     table = Tokenizer(models.BPE(vocab=own.encoder, merges=merges, end_of_word_suffix="</w>"))
@@ -52,22 +52,22 @@ def tokenizer_json(bpe: Path) -> str:
 
 
 def settings(length: int, start: str = "<start_of_text>", end: str = "<end_of_text>") -> dict[str, Any]:
-    """What transformers reads beside the table."""
+    """Tokenizer settings for transformers."""
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": length,
         "bos_token": start,
         "eos_token": end,
-        "pad_token": end,  # as OpenAI's: what stands behind the first end of a text is never read
+        "pad_token": end,  # as OpenAI's: tokens after the first end are never read
     }
 
 
 def write(folder: Path, sealed: Sequence[str], repository: str = "mini") -> None:
-    """Write both files into a model folder and let its settings name them; its checksums follow.
+    """Write both files into a model folder, reference them in its settings, and update its checksums.
 
     Args:
-        sealed: the files that checksums are kept of, beside the tokenizer's own.
-        repository: where on the hub the folder will lie, if it is pushed; a folder on the disk is read by its path.
+        sealed: the files with checksums, besides the tokenizer's own.
+        repository: location of the folder on the hub, if it is pushed; local folders are read by path.
     """
     said = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     text = said["model_cfg"]["text_cfg"]
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Write the tokenizer of a folder."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=MINI, help="the embedded model's folder")
-    parser.add_argument("--repository", default="mini", help="where on the hub it will lie, ORG/NAME")
+    parser.add_argument("--repository", default="mini", help="repository on the hub, ORG/NAME")
     args = parser.parse_args(argv)
     kept = json.loads((args.folder / SUMS).read_text(encoding="utf-8"))["files"]
     write(args.folder, list(kept), args.repository)

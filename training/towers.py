@@ -1,4 +1,4 @@
-"""Both towers in training, with the scales that only the losses need."""
+"""Both towers during training, with scales used only by the losses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TOWER = "tf_efficientnet_lite2"
 
 
 class Towers:
-    """The model, started from the classifier, or from a model that is there.
+    """The model, initialized from the classifier or from an existing model.
 
-    It stays in evaluation mode: there is no dropout, and the statistics of the batch norm stay the classifier's.
+    It stays in evaluation mode: there is no dropout, and batch-norm statistics stay the classifier's.
     """
 
     def __init__(self, material: Material, recipe: Recipe) -> None:
@@ -39,7 +39,7 @@ class Towers:
             for part in (trunk.conv_stem, trunk.bn1, *trunk.blocks[: recipe.frozen]):
                 part.requires_grad_(False)
         self.model.to(device=device, memory_format=torch.channels_last)
-        # sigmoid(scale * cosine + bias) for nouns by one vector and by windows
+        # sigmoid(scale * cosine + bias) for nouns, with one vector and with windows
         self.noun_scale, self.window_scale = (self._free(math.log(20.0)) for _ in range(2))
         self.noun_bias, self.window_bias = (self._free(-5.0) for _ in range(2))
 
@@ -54,7 +54,7 @@ class Towers:
         ]  # fmt: skip
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """The towers' own parameters by name, scales left out."""
+        """The towers' parameters by name, without scales."""
         return {k: v for k, v in self.model.named_parameters() if k != "logit_scale"}
 
     def encode(self, rows: Rows) -> Tensor:
@@ -63,7 +63,7 @@ class Towers:
             return clip.encode_text(self.model, *self.texts.batch(rows))
 
     def autocast(self) -> torch.autocast:
-        """Half precision where the device is fast at it."""
+        """Half precision if the device is fast at it."""
         return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def limit_scale(self) -> None:

@@ -1,9 +1,9 @@
-"""Train the embedded model; README.md says what each loss is for.
+"""Train the embedded model; README.md describes the losses.
 
     python -m training.train --pieces WORK/pieces --out RUNS --minutes 8 --run parts
     python -m training.train --pieces WORK/pieces --out RUNS --minutes 20 --run a --run b:lr_image=2e-4,seed=1 --soup
 
-Each run leaves its weights, whole and in parts, and its log in RUNS/<name>; what they read is loaded once.
+Each run saves its weights, whole and in parts, and its log in RUNS/<name>; data are loaded once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from training.soup import mixed
 from training.text_phase import learn_texts
 from training.towers import Towers
 
-RESERVE = 20.0  # seconds kept for saving and measuring at the end of a run
-TEXT_SHARE = 0.3  # of a run's time, that the text tower alone may take
-# what makes the classifiers as sure as they are right, on ImageNet photographs (README, "The judge")
+RESERVE = 20.0  # seconds reserved for saving and evaluation at the end of a run
+TEXT_SHARE = 0.3  # maximum fraction of a run's time for the text tower alone
+# calibrates the classifiers on ImageNet photos (README, "The judge")
 SHARPER_WHOLE, SHARPER_WINDOWS = 1.5, 1.5
 
 
@@ -46,10 +46,10 @@ def train(
     deadline: float,
     views: Sequence[Scale] = AUTO,
 ) -> None:
-    """One run, from the classifier's weights to a folder that open_clip reads.
+    """Execute one run, from the classifier's weights to a folder that open_clip can load.
 
     Args:
-        deadline: when to be done, in `time.time()`; the schedule shrinks to it.
+        deadline: latest end, as `time.time()`; the schedule is shortened to it.
     """
     log, begin = Log(out / "log.jsonl"), time.time()
     settings = dataclasses.asdict(recipe) | {"base": Path(recipe.base).name}
@@ -59,7 +59,7 @@ def train(
         learn_texts(towers, material, recipe, log, begin + TEXT_SHARE * (deadline - begin))
 
     def finish(step: int, state: dict[str, Tensor]) -> None:
-        towers.model.load_state_dict(state)  # the next phase goes on from it
+        towers.model.load_state_dict(state)  # the next phase continues from it
         clip.save(out, state, towers.config, material.folder / pack.BPE)
         figures = measure(clip.read(out)[0].to(material.device), material, views)
         log(phase="held out", step=step, **figures)
@@ -73,37 +73,35 @@ def train(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Load what all runs read, then run them one after the other."""
+    """Load the data of all runs, then execute them one after another."""
     parser = argparse.ArgumentParser(
         description=__doc__,
         epilog="settings:\n" + describe(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or the unpacked pack) of prepare")
-    parser.add_argument("--out", type=Path, required=True, help="a folder for each run is made there")
+    parser.add_argument("--pieces", type=Path, required=True, help="pieces (or unpacked pack) from prepare")
+    parser.add_argument("--out", type=Path, required=True, help="output folder; each run gets a subfolder")
     parser.add_argument(
         "--run",
         action="append",
         default=[],
         metavar="NAME[:SETTING=VALUE,...]",
-        help="a run; may be repeated",
+        help="name and settings of a run; may be repeated",
     )
     parser.add_argument("--set", default="", metavar="SETTING=VALUE,...", help="settings of all runs")
-    parser.add_argument("--minutes", type=float, default=60.0, help="for all runs together, loading included")
-    parser.add_argument("--soup", action="store_true", help="average the weights of all runs at the end, too")
+    parser.add_argument("--minutes", type=float, default=60.0, help="minutes for all runs, including loading")
+    parser.add_argument("--soup", action="store_true", help="also average the weights of all runs at the end")
     parser.add_argument(
-        "--keep", type=int, nargs=2, default=(400, 100), help="Flickr8k and ImageNet images kept out"
+        "--keep", type=int, nargs=2, default=(400, 100), help="held-out Flickr8k and ImageNet images"
     )
-    parser.add_argument("--trial", type=int, help="use only so many images of each set, to try things out")
-    parser.add_argument("--store", type=int, default=288, help="side of the images in memory")
+    parser.add_argument("--trial", type=int, help="use only N images of each set, for a trial")
+    parser.add_argument("--store", type=int, default=288, help="size of the images in memory")
     parser.add_argument(
-        "--judge-sizes", type=int, nargs="+", default=(448, 608), help="sides at which windows are judged"
+        "--judge-sizes", type=int, nargs="+", default=(448, 608), help="input sizes for judging windows"
     )
+    parser.add_argument("--judge-whole", type=int, default=288, help="input size for judging whole images")
     parser.add_argument(
-        "--judge-whole", type=int, default=288, help="side at which pictures are judged as a whole"
-    )
-    parser.add_argument(
-        "--views", type=Scale.parse, nargs="+", default=AUTO, help="to measure with, held out"
+        "--views", type=Scale.parse, nargs="+", default=AUTO, help="views for evaluation on held-out images"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args(argv)
@@ -122,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     end = begin + 60 * args.minutes
     for number, (name, recipe) in enumerate(runs):
         print(f"run {name}", flush=True)
-        left = end - time.time()  # shared evenly by the runs that are still to come
+        left = end - time.time()  # shared evenly by the remaining runs
         train(
             material, judges, recipe, args.out / name, time.time() + left / (len(runs) - number), args.views
         )

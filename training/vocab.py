@@ -1,8 +1,8 @@
 """A smaller CLIP vocabulary: the first merges of CLIP's byte-pair table, in the file format open_clip reads.
 
-Merges stand in the order in which they were learned, so any prefix is itself a valid byte-pair encoding.
-Every text can still be written; rare words take more tokens. 512 byte symbols, the merges and two special
-tokens make the vocabulary.
+Merges are listed in the order in which they were learned, so any prefix is itself a valid byte-pair encoding.
+Every text can still be encoded; rare words need more tokens. The vocabulary has 512 byte symbols, the merges and two
+special tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def write_bpe(path: Path, merges: int = MERGES) -> int:
 
 
 def check(path: Path, merges: int) -> int:
-    """Raise if the table does not read back; return the vocabulary size."""
+    """Raise if the table cannot be read back; return the vocabulary size."""
     tokenizer = SimpleTokenizer(bpe_path=str(path))
     expected = 512 + merges + 2
     if tokenizer.vocab_size != expected:
@@ -44,7 +44,7 @@ def check(path: Path, merges: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="the bpe.txt.gz to write")
+    parser.add_argument("--out", type=Path, required=True, help="output file bpe.txt.gz")
     parser.add_argument("--merges", type=int, default=MERGES)
     args = parser.parse_args()
     size = write_bpe(args.out, args.merges)

@@ -1,7 +1,7 @@
-"""Windows of a tower's locations: the parts of a picture that one pass already holds.
+"""Windows of a tower's locations: features of image parts from a single pass.
 
-The image tower pools by averaging and its head is linear, so the mean of a window of locations, projected, is the
-feature of that part of the picture, and all locations together give the feature of the whole.
+The image tower pools by averaging and its head is linear, so the projected mean of a window of locations is the
+feature of that part of the image, and the mean of all locations is the feature of the whole.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 
 def pooled(maps: Tensor, window: int, stride: int = 1) -> Tensor:
-    """Means (n, V, D) over the windows of maps (n, D, H, W); a window of 0, or one too large, takes what there is."""
+    """Means (n, V, D) over the windows of maps (n, D, H, W); a window of 0, or one too large, uses the whole map."""
     h, w = (min(window or side, side) for side in maps.shape[-2:])
     return F.avg_pool2d(maps, (h, w), stride).flatten(2).transpose(1, 2)
 

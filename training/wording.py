@@ -1,7 +1,7 @@
-"""The same label in other words: templates, articles, plurals, colours, numbers.
+"""Other wordings of a label: templates, articles, plurals, colours, numbers.
 
-Somebody who asks for "the cat", "cats" or "a red car" should get about the answer of "cat" and "car". So the text
-tower's goal for such a wording leans from its own meaning towards the plain label's.
+"the cat", "cats" or "a red car" should score about like "cat" and "car". The text tower's target for such a wording
+therefore moves from its own meaning towards the plain label's.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import random
 from typing import NamedTuple
 
 PLAIN = "a photo of a {}."
-# open_clip's seven "simple" templates, of which a label's feature is the mean where local views are read
+# open_clip's seven "simple" templates; a label's feature for local views is their mean
 SIMPLE = (
     "itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
     "a {} in a video game.", "art of the {}.", "a photo of the small {}.",
 )  # fmt: skip
-SAME, NEAR = 0.8, 0.5  # how far a wording's goal lies on the way to the plain label
+SAME, NEAR = 0.8, 0.5  # how far a wording's target moves towards the plain label
 COLOURS = ("red", "blue", "green", "yellow", "white", "black", "brown", "grey", "orange", "pink")
 QUALITIES = ("big", "small", "old", "new", "young", "wooden", "broken", "beautiful", "wet", "striped")
 NUMBERS = ("two", "three", "four", "five", "several", "many", "2", "3")
@@ -27,7 +27,7 @@ _IRREGULAR = {
 
 
 class Wording(NamedTuple):
-    """A text, the plain text it leans on, and how far."""
+    """A text, the plain text it moves towards, and how far."""
 
     text: str
     plain: str
@@ -35,7 +35,7 @@ class Wording(NamedTuple):
 
 
 def plural(noun: str) -> str:
-    """The plural of an English noun by rule; one that ends in s is left as it is.
+    """The plural of an English noun by rule; nouns that end in s are unchanged.
 
     >>> [plural(n) for n in ("dog", "wine glass", "puppy", "policewoman", "sheep", "jeans")]
     ['dogs', 'wine glasses', 'puppies', 'policewomen', 'sheep', 'jeans']
@@ -56,7 +56,7 @@ def plural(noun: str) -> str:
 
 
 def wordings(noun: str, rng: random.Random) -> list[Wording]:
-    """Templates, and some other ways to ask for a noun, alone and inside a template."""
+    """Templates, and other wordings of a noun, alone and inside a template."""
     plain = PLAIN.format(noun)
     found = [Wording(t.format(noun), plain, NEAR) for t in SIMPLE]
     many = plural(noun)

@@ -33,7 +33,9 @@ def filled(page: str, measured: dict[str, Any]) -> str:
 
     def figure(found: re.Match[str]) -> str:
         value = measured[found[2]]["figures"][found[3]]
-        shown = format(value if found[4] is None else value[int(found[4])], found[5])
+        value = value if found[4] is None else value[int(found[4])]
+        # halves round up, as a reader rounds 46.65; in binary it is a little less
+        shown = format(value + 1e-9 if isinstance(value, float) else value, found[5])
         return f"{found[1]}{shown.replace('-', '−')}{found[6]}"
 
     def table(found: re.Match[str]) -> str:

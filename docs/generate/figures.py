@@ -44,7 +44,12 @@ def tags_and_places(backbone: mltta.Backbone) -> None:
         photo = mltta.load_image(PHOTOS / f"{name}.jpg")
         if name == "dogs":
             save(where_sheet(photo, tags), "where.jpg")
-        tags.where = {}
+            bars, maps = annotate(photo, tags), where_sheet(photo, tags, 3)
+            bars = bars.resize((maps.width, round(bars.height * maps.width / bars.width)))
+            hero = Image.new("RGB", (maps.width, bars.height + maps.height), "white")
+            hero.paste(bars, (0, 0))
+            hero.paste(maps, (0, bars.height))
+            save(hero, "hero.jpg")
         save(annotate(photo, tags), file, 760)
 
 

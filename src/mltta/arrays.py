@@ -1,4 +1,4 @@
-"""What the array API lacks, for NumPy and torch alike: an array comes back in the kind, and on the device, it came."""
+"""Functions missing from the array API, for NumPy and torch: results have the input's array type and device."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Array: TypeAlias = Any
 
 
 def to_numpy(x: Array) -> Any:
-    """The same numbers as a NumPy array; those of a GPU are waited for."""
+    """The values as a NumPy array; waits for a GPU."""
     return x.detach().cpu().numpy() if is_torch_array(x) else np.asarray(x)
 
 
 def like(values: Any, x: Array) -> Array:
-    """Values as an array of the kind of `x`, on its device."""
+    """Values as an array of the same type as `x`, on its device."""
     return array_namespace(x).asarray(values, device=device(x))
 
 
 def softmax(x: Array, axis: int = -1) -> Array:
-    """Shares that add up to one along an axis."""
+    """Softmax along an axis."""
     if is_torch_array(x):
         return x.softmax(axis)
     raised = np.exp(x - np.max(x, axis=axis, keepdims=True))
@@ -30,7 +30,7 @@ def softmax(x: Array, axis: int = -1) -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """Probabilities of log-odds."""
+    """Logistic sigmoid."""
     if is_torch_array(x):
         return x.sigmoid()
     small = np.exp(-np.abs(x))
@@ -38,18 +38,18 @@ def sigmoid(x: Array) -> Array:
 
 
 def clamp(x: Array, low: float | None = None, high: float | None = None) -> Array:
-    """Values no less than `low` and no greater than `high`."""
+    """Values clipped to [`low`, `high`]."""
     return x.clamp(low, high) if is_torch_array(x) else np.clip(x, low, high)
 
 
 def normalize(x: Array, axis: int = -1) -> Array:
-    """Vectors along an axis brought to unit length; zeros stay."""
+    """Vectors along an axis scaled to unit length; zero vectors stay zero."""
     length = array_namespace(x).linalg.vector_norm(x, axis=axis, keepdims=True)
     return x / clamp(length, 1e-12)
 
 
 def topk(x: Array, n: int) -> tuple[Array, Array]:
-    """The n greatest values along the last axis and where they are, in descending order."""
+    """The n largest values along the last axis and their indices, in descending order."""
     if is_torch_array(x):
         found = x.topk(n, dim=-1)
         return found.values, found.indices
@@ -60,7 +60,7 @@ def topk(x: Array, n: int) -> tuple[Array, Array]:
 
 
 def sum_by(x: Array, owner: Array, count: int) -> Array:
-    """Sums (..., count) of the columns of `x` (..., P) that belong together; their owners (P,) ascend."""
+    """Sums (..., count) of the columns of `x` (..., P) with the same owner; owners (P,) must ascend."""
     if is_torch_array(x):
         return x.new_zeros(*x.shape[:-1], count).index_add_(-1, owner, x)
     found = np.zeros((*x.shape[:-1], count), x.dtype)
@@ -71,7 +71,7 @@ def sum_by(x: Array, owner: Array, count: int) -> Array:
 
 
 def multi_hot(members: Array, count: int) -> Array:
-    """Sets (..., W) of numbers below `count` as zeros and ones (..., count), float32."""
+    """Sets (..., W) of indices below `count` as zeros and ones (..., count), float32."""
     xp = array_namespace(members)
     hot = xp.zeros((*members.shape[:-1], count), dtype=xp.float32, device=device(members))
     if is_torch_array(members):

@@ -1,10 +1,10 @@
-"""Scores that mean something, and which labels are shown: decided here, once, for every interface.
+"""Calibrated scores and the labels shown: one decision rule for every interface.
 
-Two sources of evidence are combined. The method's softmax says which labels fit best among the list, but it always adds
-up to one, even if no label is in the image. The caption votes say what similar sentences mention: of the captions
-nearest to each view, the share that names a label. The caption base also holds sentences about everything else, so
-votes stay near zero for a label that is not in the image. Their geometric mean is the evidence; a label needs enough
-of it, and a fair share of the best label's. Nothing is present if hardly any caption mentions the list.
+Two sources of evidence are combined. The method's softmax ranks the labels of the list, but it always adds up to one,
+even if no label is in the image. The caption votes measure what similar sentences mention: the fraction of the captions
+nearest to each view that name a label. The caption base covers much more than the list, so votes stay near zero for a
+label that is not in the image. The geometric mean of both is the evidence. A label needs enough of it, and enough
+compared to the best label. Nothing is present if hardly any caption mentions the list.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ SHOWN_FROM = 0.3
 
 @dataclass(frozen=True)
 class Presence:
-    """The rule and its constants, chosen on the VOC2012 and COCO dev sets together (docs/results.md)."""
+    """The decision rule and its constants, chosen on the VOC2012 and COCO dev sets together (docs/results.md)."""
 
-    #: captions that vote for each view
+    #: captions that vote, per view
     captions_per_view: int = 16
-    #: a label is present if it has this share of the best label's evidence, and this much evidence
+    #: a label is present if it has at least this fraction of the best label's evidence, and at least this evidence
     share: float = 0.15
     enough: float = 0.08
-    #: votes that the best label needs before anything is present
+    #: minimum votes of the best label for anything to be present
     least: float = 0.08
-    #: keep either source from vetoing a label that no caption names, or that softmax drowns
+    #: floors that keep one source from vetoing a label that no caption names or that has a low softmax
     floor_probability: float = 1e-3
     floor_votes: float = 1e-2
 
     def __post_init__(self) -> None:
         shares = (self.share, self.enough, self.least)
         if self.captions_per_view < 1 or not all(0 <= share <= 1 for share in shares):
-            raise ConfigError(f"presence takes shares between 0 and 1, not {self}")
+            raise ConfigError(f"the constants of presence must be between 0 and 1; got {self}")
 
     def evidence(self, probability: Floats, votes: Floats) -> Floats:
         """Evidence (B, C) between 0 and about 1, from softmax probabilities and caption votes."""
@@ -49,28 +49,28 @@ class Presence:
         return found
 
     def strength(self, evidence: Floats, votes: Floats) -> Floats:
-        """How much (B, C) of the evidence it needs each label has: a label with 1 or more is present."""
+        """Evidence (B, C) of each label relative to the evidence required; at least 1 means present."""
         mentioned = votes.max(axis=-1, keepdims=True) >= self.least
         needed = np.maximum(self.share * evidence.max(axis=-1, keepdims=True), self.enough)
         strength: Floats = evidence / needed
         return np.where(mentioned, strength, np.minimum(strength, 0.99))
 
     def present(self, evidence: Floats, votes: Floats) -> NDArray[np.bool_]:
-        """Boolean (B, C): the labels an image shows."""
+        """Boolean (B, C): the labels present in each image."""
         found: NDArray[np.bool_] = self.strength(evidence, votes) >= 1
         return found
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Turns what a method and the captions say into a score per label, and into the labels that are shown.
+    """Turns a method's output and caption votes into a score per label, and selects the labels to show.
 
-    A method that emits log-odds of its own (`auto`) is calibrated already. For every other method the rule combines
-    its probabilities with the captions' votes, so that a label that is just present scores the same in every photo.
+    Methods that emit log-odds (`auto`) are already calibrated. For every other method the rule combines its
+    probabilities with caption votes, so that scores are comparable between photos.
 
     Args:
-        threshold: show labels that score at least this (default: 0.3, or 0 with a ``top_k``).
-        top_k: show at most this many, best first.
+        threshold: show labels that score at least this (default: 0.3, or 0 with ``top_k``).
+        top_k: show at most this many labels, best first.
     """
 
     threshold: float | None = None
@@ -79,9 +79,9 @@ class Decision:
 
     def __post_init__(self) -> None:
         if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise ConfigError(f"threshold = {self.threshold}: give a score from 0 to 1")
+            raise ConfigError(f"threshold = {self.threshold} is out of range: give a score from 0 to 1")
         if self.top_k is not None and self.top_k < 1:
-            raise ConfigError(f"top_k = {self.top_k}: give at least 1")
+            raise ConfigError(f"top_k = {self.top_k} is out of range: give at least 1")
 
     def scores(self, branches: Any, votes: Any, emits: str) -> Floats:
         """Scores (B, C) between 0 and 1, from branches (B, n, C) and, unless these are log-odds, votes (B, C)."""

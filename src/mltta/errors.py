@@ -1,39 +1,39 @@
-"""Errors that speak to the user: what was wrong, which file or label, what to do."""
+"""Errors for users: what is wrong, which file or label, what to do."""
 
 from __future__ import annotations
 
 
 class MlttaError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base class of all errors that mltta raises deliberately."""
 
 
 class ImageError(MlttaError):
-    """An image that cannot be read, and why."""
+    """An image cannot be read."""
 
 
 class LabelError(MlttaError):
-    """A label list that cannot be used: empty, duplicated, too long, unreadable."""
+    """A label list is empty, too long, unreadable or contains duplicates."""
 
 
 class WeightsError(MlttaError):
-    """Model weights that are missing, unreadable or do not fit the architecture."""
+    """Model weights are missing, unreadable or do not fit the architecture."""
 
 
 class CaptionError(MlttaError):
-    """A caption base that is missing, damaged or built for another backbone."""
+    """A caption base is missing, damaged or built for another backbone."""
 
 
 class HubError(MlttaError):
-    """Something that could not be fetched from the hub or sent to it."""
+    """A download from or an upload to the Hugging Face Hub failed."""
 
 
 class EngineError(MlttaError):
-    """A language model that cannot be opened or reached, or that answers rubbish."""
+    """A language model cannot be loaded or reached, or gives invalid answers."""
 
 
 class ConfigError(MlttaError):
-    """A setting that makes no sense, or a method that lacks what it needs."""
+    """A setting is invalid, or a method lacks something it requires."""
 
 
 class DatasetError(MlttaError):
-    """A dataset that is not where or what it should be, and what to do about it."""
+    """A dataset is missing, incomplete or invalid."""

@@ -1,7 +1,7 @@
-"""Bound entropy minimization: pure functions of logits, each naming its equation of the paper.
+"""Bound entropy minimization: pure functions of logits, each with its equation in the paper.
 
 Shapes: ``logits`` is (..., R, C): R rows (views or captions of one image) over C labels. Leading
-dimensions are images. ``rows`` is a boolean (..., R) that says which rows take part.
+dimensions are images. ``rows`` is a boolean (..., R) mask of the rows that take part.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ Reduction = Literal["mean", "marginal"]
 
 
 def bind_labels(logits: Tensor, k: Tensor) -> Tensor:
-    """Tie each row's k highest logits to its maximum, gradient untouched (Algorithm 1, Eq. 6).
+    """Bind each row's k highest logits to its maximum, leaving gradients unchanged (Algorithm 1, Eq. 6).
 
-    A label is bound when fewer than k labels score strictly higher, so that tied labels are bound
-    together and the order of the labels never matters. k = 0 binds nothing, k > C binds all.
+    A label is bound if fewer than k labels score strictly higher. Tied labels are therefore bound
+    together, independent of label order. k = 0 binds nothing, k > C binds all.
 
     >>> bind_labels(torch.tensor([0.9, 0.7, 0.3]), torch.tensor(2))
     tensor([0.9000, 0.9000, 0.3000])
@@ -40,10 +40,10 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def select_confident(row_entropy: Tensor, ratio: float, valid: Tensor | None = None) -> Tensor:
-    """Mark the floor(ratio * n) rows of lowest entropy, and never fewer than one (Sec. 3.3.2).
+    """Mark the floor(ratio * n) rows of lowest entropy, at least one (Sec. 3.3.2).
 
-    The released code keeps nothing when floor(ratio * n) is 0 and its loss is then NaN; here the most
-    confident row stays. Rows that are not ``valid`` do not count; an image with none keeps none.
+    The released code keeps nothing if floor(ratio * n) is 0, and its loss is NaN; here the most confident
+    row stays. Rows that are not ``valid`` do not count; an image without valid rows keeps none.
     """
     if valid is None:
         keep_all = max(1, math.floor(row_entropy.shape[-1] * ratio))
@@ -59,7 +59,7 @@ def select_confident(row_entropy: Tensor, ratio: float, valid: Tensor | None = N
 
 
 def mean_entropy(logits: Tensor, rows: Tensor) -> Tensor:
-    """Mean of the selected rows' entropies (Eq. 7, the paper's objective); 0 where no row is selected."""
+    """Mean of the selected rows' entropies (Eq. 7, the paper's objective); 0 if no row is selected."""
     return _mean_of(entropy(logits), rows)
 
 
@@ -72,7 +72,7 @@ def marginal_entropy(logits: Tensor, rows: Tensor) -> Tensor:
     """Entropy of the selected rows' mean softmax (TPT's and the released code's objective)."""
     log_p = logits.log_softmax(dim=-1)
     empty = ~rows.any(dim=-1, keepdim=True)
-    shut = ~(rows | empty)  # an image without rows keeps finite numbers here and is zeroed below
+    shut = ~(rows | empty)  # keeps images without rows finite; zeroed below
     log_mean = log_p.masked_fill(shut.unsqueeze(-1), -torch.inf).logsumexp(dim=-2)
     log_mean = log_mean - rows.sum(dim=-1, keepdim=True).clamp(min=1).to(logits.dtype).log()
     log_mean = log_mean.clamp(min=torch.finfo(logits.dtype).min)
@@ -89,16 +89,16 @@ def bound_entropy(
     valid: Tensor | None = None,
     rows: Tensor | None = None,
 ) -> Tensor:
-    """The BEM objective of one branch, per image (Eq. 7-8); ``k=None`` is plain entropy minimization.
+    """The BEM objective of one branch, per image (Eq. 7-8); ``k=None`` gives plain entropy minimization.
 
     Args:
         logits: (..., R, C) before binding.
         k: (..., R) size of each row's label set, or None to bind nothing.
-        ratio: share of rows kept by confidence selection.
+        ratio: fraction of rows kept by confidence selection.
         reduction: "mean" of row entropies (the paper) or "marginal" entropy (the released code).
-        select_on: whether confidence is read off the bound logits (ours and released) or the raw ones.
+        select_on: compute confidence from the bound logits (default, and released code) or the raw ones.
         valid: (..., R) rows that exist; the rest is padding.
-        rows: (..., R) a selection made earlier, used instead of selecting again.
+        rows: (..., R) an earlier selection, used instead of selecting again.
     """
     bound = logits if k is None else bind_labels(logits, k)
     own = entropy(bound)

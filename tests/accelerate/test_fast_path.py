@@ -1,4 +1,4 @@
-"""The fast path against its plain twin: the published procedure, one image and 77 tokens at a time."""
+"""The optimized path compared with the reference: the published procedure, one image and 77 tokens at a time."""
 
 from __future__ import annotations
 

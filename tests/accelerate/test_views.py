@@ -201,7 +201,7 @@ def test_what_cannot_be_rendered_is_refused_with_a_reason() -> None:
     with pytest.raises(ConfigError, match="2 ids for 1 images"):
         device_views.render([image], ViewSpec(), 0, ["a", "b"])
     for wrong in (image.float(), image.permute(2, 0, 1), image[:0]):
-        with pytest.raises(ImageError, match="give RGB pixels"):
+        with pytest.raises(ImageError, match="expected RGB pixels"):
             device_views.render([wrong], ViewSpec(), 0, ["a"])
 
 
@@ -240,7 +240,7 @@ def test_where_the_kernels_do_not_work_views_are_made_on_the_cpu(caplog, monkeyp
     acceleration = CudaAcceleration({"views"})
     assert acceleration.renderer(SMALL, torch.device("cpu"), torch.float32) is None
     kernels_work.cache_clear()
-    assert "views are made on the CPU, because Triton's kernels do not work here: RuntimeError" in caplog.text
+    assert "rendering views on the CPU, because Triton does not work here: RuntimeError" in caplog.text
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with torch on Linux only")

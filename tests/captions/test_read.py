@@ -39,7 +39,7 @@ def test_every_kind_of_file_gives_the_same_captions(name: str, packed: bool, tmp
     path.write_bytes(gzip.compress(data, mtime=0) if packed else data)
     with caplog.at_level(logging.INFO, "mltta"):
         assert read_texts(path) == WANT
-    assert f"{path}: 3 captions; 1 blank and 1 repeated left out" in caplog.text
+    assert f"{path}: 3 captions; skipped 1 blank and 1 repeated" in caplog.text
 
 
 def test_a_field_or_column_may_be_named(tmp_path: Path) -> None:
@@ -55,23 +55,23 @@ def test_a_field_or_column_may_be_named(tmp_path: Path) -> None:
         (
             "a.jsonl",
             b'{"caption": "x"}\n{"label": 1, "words": ""}',
-            "line 2: no field 'caption' or 'text'; there are",
+            "line 2: no field 'caption' or 'text'; available:",
         ),
-        ("a.jsonl", b'{"caption": 3}', "line 1: the caption is not text: 3"),
-        ("a.csv", b"id,words\n1,A dog.\n", "line 1: no column 'caption' or 'text'; there are id, words"),
-        ("a.csv", b"id,caption\n1,A dog.\n2\n", "line 3: 1 cells, but captions are in 2"),
+        ("a.jsonl", b'{"caption": 3}', "line 1: the caption is not a string: 3"),
+        ("a.csv", b"id,words\n1,A dog.\n", "line 1: no column 'caption' or 'text'; available: id, words"),
+        ("a.csv", b"id,caption\n1,A dog.\n2\n", "line 3: only 1 cells, but captions are in column 2"),
         ("a.json", b'{"annotations":\n[}', "a.json, line 2: not valid JSON"),
         ("a.json", b'{"images": []}', "neither a list nor COCO"),
         (
             "a.json",
             b'{"annotations": [{"caption": "x"}, {"bbox": 1}]}',
-            "entry 2: no field 'caption' or 'text'; there is",
+            "entry 2: no field 'caption' or 'text'; available:",
         ),
-        ("a.txt", b"A dog.\n\xff\xfe\n", "a.txt, line 2: not UTF-8"),
-        ("a.txt", b"\n \n", "every one is blank"),
-        ("a.jsonl", b"", "holds no captions"),
-        ("a.txt.gz", b"A dog.", "no whole .gz file"),
-        ("a.txt.gz", gzip.compress(b"A dog." * 99, mtime=0)[:-12], "no whole .gz file"),
+        ("a.txt", b"A dog.\n\xff\xfe\n", "a.txt, line 2: not valid UTF-8"),
+        ("a.txt", b"\n \n", "all are blank"),
+        ("a.jsonl", b"", "contains no captions"),
+        ("a.txt.gz", b"A dog.", "not a complete .gz file"),
+        ("a.txt.gz", gzip.compress(b"A dog." * 99, mtime=0)[:-12], "not a complete .gz file"),
     ],
 )
 def test_errors_name_the_file_the_line_and_the_fields_there_are(tmp_path, name, content, reason) -> None:
@@ -81,7 +81,7 @@ def test_errors_name_the_file_the_line_and_the_fields_there_are(tmp_path, name, 
 
 
 def test_what_is_no_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CaptionError, match="no caption file"):
+    with pytest.raises(CaptionError, match="no such caption file"):
         read_texts(tmp_path / "none.txt")
     with pytest.raises(CaptionError, match="is a folder"):
         read_texts(tmp_path)
@@ -109,7 +109,7 @@ def test_a_hugging_face_dataset_by_split_and_column(tmp_path: Path) -> None:
     assert read_texts(f"hf:{tmp_path}:test") == WANT[:1]
     several.save_to_disk(str(tmp_path / "one"))
     assert read_texts(tmp_path / "one") == WANT
-    with pytest.raises(CaptionError, match="no column 'said'; there are text, many"):
+    with pytest.raises(CaptionError, match="no column 'said'; available: text, many"):
         read_texts(tmp_path / "one", "said")
-    with pytest.raises(MlttaError, match="several splits; name one of train, test"):
+    with pytest.raises(MlttaError, match="several splits; choose from train, test"):
         read_texts(f"hf:{tmp_path}")

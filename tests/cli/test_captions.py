@@ -43,22 +43,25 @@ def test_build_embeds_the_captions_and_reports_what_was_asked(source, tmp_path):
     made = CaptionBase.load(tmp_path / "base", backbone)
     assert made.texts == TEXTS
     torch.testing.assert_close(torch.from_numpy(made.embeddings), backbone.encode_texts(TEXTS))
-    assert "holds config.json already" in mltta(*args, check=2).stderr
+    assert "already contains config.json" in mltta(*args, check=2).stderr
 
 
 def test_build_writes_over_no_file_of_the_users(tmp_path):
     own = tmp_path / "texts.txt"
     own.write_text("\n".join(TEXTS))
     said = mltta("captions", "build", own, "--out", tmp_path, *TINY, check=2).stderr
-    assert "holds texts.txt already" in said
+    assert "already contains texts.txt" in said
     assert own.read_text().splitlines() == TEXTS
     assert "is a file: give a folder" in mltta("captions", "build", own, "--out", own, *TINY, check=2).stderr
 
 
 def test_what_is_neither_text_nor_image_is_not_searched_for(base, tmp_path):
     for query in (tmp_path, "  "):
-        assert "neither a text nor an image" in mltta("captions", "search", query, *TINY, check=2).stderr
-    assert "nothing at" in mltta("captions", "info", tmp_path / "nowhere", check=2).stderr
+        assert (
+            "expected a text or a path to an image"
+            in mltta("captions", "search", query, *TINY, check=2).stderr
+        )
+    assert "no such file or folder" in mltta("captions", "info", tmp_path / "nowhere", check=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -72,7 +75,7 @@ def test_what_is_neither_text_nor_image_is_not_searched_for(base, tmp_path):
 )
 def test_where_captions_are_needed_none_is_not_looked_for_as_a_file(args):
     said = mltta("captions", *args, check=2).stderr
-    assert "none means no captions, which are needed here: name a caption base" in said
+    assert "none disables captions, but they are required here: name a caption base" in said
 
 
 def test_several_models_get_a_folder_each_and_captions_finds_the_one_that_fits(source, tmp_path):
@@ -82,7 +85,7 @@ def test_several_models_get_a_folder_each_and_captions_finds_the_one_that_fits(s
     mltta("captions", "build", source, "-o", out, "-m", "mini", "-m", folder, "--device", "cpu")
     assert len(list(out.glob("*/config.json"))) == 2
     assert open_captions(out, mini).texts == TEXTS
-    with pytest.raises(CaptionError, match=r"holds captions for mini .* but none for"):
+    with pytest.raises(CaptionError, match=r"has captions for mini .* but none for"):
         open_captions(out, golden.backbone("vit"))
     CaptionBase.build(TEXTS[:2], golden.backbone("vit")).save(out / "vit")
     assert open_captions(out, golden.backbone("vit")).texts == TEXTS[:2]
@@ -108,7 +111,7 @@ def test_info_shows_the_model_and_how_well_labels_are_covered(base, tmp_path):
     assert said["bases"][0]["weights"] == golden.backbone("vit").text_fingerprint
     assert said["quality"]["labels_per_caption"] == {"0": 3, "2": 1} | {"1": 0}
     done = mltta("captions", "info", tmp_path, check=2)
-    assert "`mltta captions build` makes one" in done.stderr
+    assert "Build one from captions with `mltta captions build`" in done.stderr
 
 
 def test_search_by_text_and_by_image_shows_the_nearest_first(base, tmp_path):

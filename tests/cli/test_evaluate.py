@@ -13,6 +13,7 @@ import torch
 
 from mltta.evaluation.results import find_results
 from tests.cli.test_cli import MODEL, mltta
+from tests.data.test_voc import build
 from tests.test_tagger import photo
 
 CAPTIONS = [f"A {a} beside a {b}." for a in ("dog", "cat", "sofa") for b in ("person", "bicycle")] + ["Snow."]
@@ -83,7 +84,7 @@ def test_the_embedded_model_measures_a_folder_end_to_end(photos):
         assert said["images"] == 3
     again = mltta("eval", "folder", *args, "--draws", 20)
     assert "0 images encoded" in again.stderr
-    assert "clip: 3 images were done before" in again.stderr
+    assert "clip: 3 images were already done" in again.stderr
     assert again.stdout == done.stdout
     assert mltta("compare", photos.parent / "results", "--draws", 20).stdout == done.stdout
 
@@ -100,7 +101,7 @@ def test_captions_none_means_no_captions_and_is_refused_by_methods_that_need_som
     evaluate(photos, *methods("clip"), "--captions", "none")
     assert runs(photos)["clip"]["captions"] == "none"
     refused = evaluate(photos, *methods("ml-tta"), "--captions", "none", check=2).stderr
-    assert "ml-tta cannot do without captions" in refused
+    assert "ml-tta needs captions" in refused
 
 
 def test_a_config_file_names_the_methods_and_what_is_measured(photos, tmp_path):
@@ -137,11 +138,11 @@ def test_a_setting_with_a_method_in_front_reaches_that_one(photos):
     ("given", "said"),
     [
         ("wings=2", "--set wings=2: none of clip, tpt has this setting; see `mltta methods`"),
-        ("tpt.wings=2", "--set wings=2: tpt takes views, "),
+        ("tpt.wings=2", "--set wings=2: expected NAME=VALUE; settings of tpt: views, "),
         ("ml-tta.views=2", "none of clip, tpt has this setting"),
-        ("views", "as NAME=VALUE"),
-        ("views=many", "--set views=many: give a whole number"),
-        ("augmix=perhaps", "give true or false"),
+        ("views", "expected NAME=VALUE"),
+        ("views=many", "--set views=many: expected an integer"),
+        ("augmix=perhaps", "expected true or false"),
         ("views=0", "views = 0 is out of range: give at least 1"),
     ],
 )
@@ -166,17 +167,17 @@ def test_a_config_file_sets_what_the_command_line_then_overrides(photos, tmp_pat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("tda: {views: 4}", "has settings for tda, but clip, tpt is run"),
-        ("nothing: {}", "has settings for nothing, but clip, tpt is run"),
+        ("tda: {views: 4}", "has settings for tda, but the command runs clip, tpt"),
+        ("nothing: {}", "has settings for nothing, but the command runs clip, tpt"),
         (
             "views: 4",
-            "no option 'views'; a method's settings belong under its name, such as `ml-tta: {views: 16}`",
+            "no option 'views'; put method settings under the method's name, such as `ml-tta: {views: 16}`",
         ),
-        ("- clip", "give options by name and settings by method"),
-        ("tpt: {views: [", "is not a YAML file that can be read"),
-        ("tpt: {wings: 2}", "no option 'wings' for this method"),
+        ("- clip", "expected options by name and settings by method"),
+        ("tpt: {views: [", "cannot be read as YAML"),
+        ("tpt: {wings: 2}", "unknown option 'wings'; this method has"),
         ("tpt: {views: many}", "views = 'many': give a whole number"),
-        ("tpt: {1: 2}", "no option '1'"),
+        ("tpt: {1: 2}", "unknown option '1'"),
     ],
 )
 def test_a_config_file_that_makes_no_sense_is_told_in_a_sentence(photos, tmp_path, text, said):
@@ -186,12 +187,12 @@ def test_a_config_file_that_makes_no_sense_is_told_in_a_sentence(photos, tmp_pat
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     missing = evaluate(photos, "--config", tmp_path / "nowhere.yaml", check=2)
-    assert "no config file at" in missing.stderr
+    assert "no such config file" in missing.stderr
 
 
 def test_only_the_first_images_are_measured(photos):
     done = evaluate(photos, *methods("clip"), "--first", 2)
-    assert "only the first 2 images are measured" in done.stderr
+    assert "evaluating only the first 2 images" in done.stderr
     assert runs(photos)["clip"]["images"] == 2
     evaluate(photos, *methods("clip"))
     assert len(find_results([photos.parent / "results"])) == 2, "the whole is another result"
@@ -222,9 +223,9 @@ def test_when_no_image_can_be_read_they_are_named_and_nothing_else_is_said(photo
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--method", "magic"], "no method 'magic'"),
+        (["--method", "magic"], "unknown method 'magic'"),
         (["--method", "rlcf"], "rlcf needs a teacher"),
-        (["--preset", "mine"], "no preset 'mine'"),
+        (["--preset", "mine"], "unknown preset 'mine'"),
     ],
 )
 def test_wrong_usage_is_told_in_a_sentence_with_exit_code_2(photos, args, said):
@@ -262,9 +263,9 @@ def test_fresh_forgets_and_no_cache_keeps_nothing(photos, tmp_path):
     evaluate(photos, *methods("clip"), "--no-cache")
     assert not (tmp_path / "cache" / "features").exists()
     again = evaluate(photos, *methods("clip"), "--no-cache")
-    assert "clip: 3 images were done before" in again.stderr
+    assert "clip: 3 images were already done" in again.stderr
     fresh = evaluate(photos, *methods("clip"), "--no-cache", "--fresh")
-    assert "done before" not in fresh.stderr
+    assert "already done" not in fresh.stderr
     assert "3 images encoded" in fresh.stderr
 
 
@@ -282,7 +283,7 @@ def test_compare_prints_a_table_for_each_dataset(photos, tmp_path):
 def test_compare_of_what_is_no_result_is_told_in_a_sentence(photos):
     done = mltta("compare", photos, check=2)
     assert re.search(
-        r"^error: no result in .*photos: give a folder that `mltta eval` wrote$", done.stderr, re.M
+        r"^error: no result in .*photos: give a folder written by `mltta eval`$", done.stderr, re.M
     )
     (photos / "run.json").write_text("{}")
     done = mltta("compare", photos, check=2)
@@ -291,12 +292,12 @@ def test_compare_of_what_is_no_result_is_told_in_a_sentence(photos):
 
 
 def test_kept_features_are_listed_and_cleared_by_name_or_all(photos):
-    assert "0 kinds of features, 0 bytes, in" in mltta("cache", "list").stdout
+    assert "0 feature sets, 0 bytes, in" in mltta("cache", "list").stdout
     evaluate(photos, *methods("tpt"), "--set", "views=2")
     evaluate(photos, *methods("tpt"), "--set", "views=3", "--seed", 1)
     evaluate(photos, *methods("tpt"), "--set", "views=3", "--set", "augmix=true")
     listed = mltta("cache", "list").stdout
-    assert "3 kinds of features" in listed
+    assert "3 feature sets" in listed
     rows = [re.split(r" *│ *", line)[1:-1] for line in listed.splitlines() if "float32" in line]
     assert sorted((row[2:7]) for row in rows) == [
         ["2", "no", "0", "float32", "3"],
@@ -304,17 +305,35 @@ def test_kept_features_are_listed_and_cleared_by_name_or_all(photos):
         ["3", "yes", "0", "float32", "3"],
     ]
     name = rows[0][0]
-    assert "removed 1 kinds of features" in mltta("cache", "clear", name).stdout
+    assert "removed 1 feature set" in mltta("cache", "clear", name).stdout
     left = mltta("cache", "list").stdout
     assert name not in left
-    assert "2 kinds of features" in left
-    assert f"no features called {name}" in mltta("cache", "clear", name, check=2).stderr
-    assert "removed 2 kinds of features" in mltta("cache", "clear", "--all").stdout
-    assert "0 kinds of features" in mltta("cache", "list").stdout
+    assert "2 feature sets" in left
+    assert f"no cached features named {name}" in mltta("cache", "clear", name, check=2).stderr
+    assert "removed 2 feature sets" in mltta("cache", "clear", "--all").stdout
+    assert "0 feature sets" in mltta("cache", "list").stdout
 
 
 def test_clearing_without_saying_what_is_refused(photos):
     evaluate(photos, *methods("clip"))
     done = mltta("cache", "clear", check=2)
-    assert "name what to remove, as `mltta cache list` shows it, or give --all" in done.stderr
-    assert "1 kinds of features" in mltta("cache", "list").stdout
+    assert "give the names to remove (see `mltta cache list`), or --all" in done.stderr
+    assert "1 feature set" in mltta("cache", "list").stdout
+
+
+def test_the_released_preset_prompts_and_reads_captions_with_the_released_names_and_words(tmp_path):
+    build(tmp_path / "data")
+    given = ["eval", "voc2012", "--data", tmp_path / "data", *TINY, *methods("clip"), "--out"]
+    for name, args in {
+        "paper": (),
+        "released": ("--preset", "released"),
+        "names": ("--label-names", "released"),
+        "words": ("--preset", "released", "--noun-words", "full"),
+    }.items():
+        mltta(*given, tmp_path / name, *args)
+    said = {run.parts[-4]: json.loads(run.read_text()) for run in tmp_path.glob("*/*/*/run.json")}
+    prompts = {name: run["prompted_as"][10] for name, run in said.items()}
+    released, full = "diningtable", "dining table"
+    assert prompts == {"paper": full, "released": released, "names": released, "words": released}
+    words = {name: len(run["synonyms"][14].split(" | ")) for name, run in said.items()}
+    assert words == {"paper": 220, "released": 5, "names": 220, "words": 220}

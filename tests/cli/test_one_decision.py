@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.test_cli import MODEL, mltta
@@ -38,7 +39,7 @@ def test_copies_and_keywords_that_are_announced_are_those_of_the_labels_printed(
     sidecars = re.findall(r"^(.*)\.xmp: (.*)$", done.stderr, re.MULTILINE)
     assert dict(sidecars) == {own["image"]: ", ".join(own["present"]) for own in records if own["present"]}
     assert f"{len(copies):,} {'copy' if len(copies) == 1 else 'copies'} would be made" in done.stderr
-    assert ("no label was shown" in done.stderr) == (not copies)
+    assert ("no labels found" in done.stderr) == (not copies)
 
 
 def test_with_threshold_0_the_summary_does_not_say_that_nothing_was_found(photos):
@@ -61,6 +62,22 @@ def test_every_file_format_holds_the_labels_shown_and_no_others(photos, tmp_path
     assert [len(row["labels"]) for row in json.loads(listed)] == [2, 2, 2]
 
 
+@pytest.mark.parametrize(("threshold", "needed"), [("0.99", r"0\.99"), ("0.995", r"0\.995")])
+def test_a_photo_without_labels_says_why_on_the_screen_and_in_the_gallery(
+    photos, tmp_path, threshold, needed
+):
+    done = mltta("tag", photos, *CLIP, "--threshold", threshold)
+    why = rf"No label scored at least {needed}\. Highest: (?:dog|cat) 0\.\d\d"
+    assert len(re.findall(rf"^  {why}$", done.stdout, re.M)) == 3
+    mltta(
+        "tag", photos, *CLIP, "--threshold", threshold, "-o", tmp_path / "t.html", "-o", tmp_path / "t.jsonl"
+    )
+    assert len(re.findall(rf'"note":"{why}"', (tmp_path / "t.html").read_text(encoding="utf-8"))) == 3
+    assert "note" not in (tmp_path / "t.jsonl").read_text(encoding="utf-8"), (
+        "the format of files is unchanged"
+    )
+
+
 def test_a_picture_has_bars_of_the_labels_shown_only():
     from PIL import Image
 
@@ -72,3 +89,40 @@ def test_a_picture_has_bars_of_the_labels_shown_only():
     both, one = (annotate(image, Tags(items, present=names)) for names in (["dog", "cat"], ["dog"]))
     alone = annotate(image, Tags(items[:1], present=["dog"]))
     assert one.tobytes() == alone.tobytes() != both.tobytes()
+
+
+def test_pictures_of_a_photo_without_labels_say_why_and_are_not_grayed():
+    from PIL import Image
+
+    from mltta.output.picture import annotate, where_sheet
+    from mltta.tagger import Tags
+
+    image = Image.new("RGB", (320, 240), "#2266aa")
+    why = Tags([{"label": "dog", "score": 0.2}], note="No label scored at least 0.30. Highest: dog 0.20")
+    for draw, box, beside in (
+        (annotate, (0, 0, 640, 480), (640, 0, 1020, 480)),
+        (where_sheet, (16, 16, 336, 256), (0, 296, 400, 320)),
+    ):
+        picture = draw(image, why)
+        assert picture.crop(box).getextrema() == ((34, 34), (102, 102), (170, 170))
+        assert (np.asarray(picture.crop(beside).convert("L")) < 120).sum() > 300, "the sentence"
+
+
+def test_a_sheet_of_heat_maps_begins_with_the_photo_and_ends_with_a_legend():
+    from PIL import Image
+
+    from mltta.output.picture import annotate, where_sheet
+    from mltta.tagger import Tags
+
+    image, heat = Image.new("RGB", (320, 240), "#2266aa"), np.zeros((16, 16), np.float32)
+    heat[:, 8:] = 1
+    found = Tags([{"label": "dog", "score": 0.8}], present=["dog"], where={"dog": heat})
+    sheet = where_sheet(image, found)
+    assert sheet.getpixel((100, 100)) == (34, 102, 170), "the photo itself"
+    cold, warm = sheet.getpixel((336 + 60, 100)), sheet.getpixel((336 + 280, 100))
+    assert cold[0] == cold[1] == cold[2], "gray where the label was not found"
+    assert warm[0] > warm[1] + 30, "red where it was"
+    assert np.asarray(sheet.crop((0, 296, *sheet.size)).convert("L")).min() < 180, "a legend"
+    assert annotate(image, found).getpixel((100, 100)) == (34, 102, 170), (
+        "the picture with bars is not grayed"
+    )

@@ -96,7 +96,7 @@ def test_the_command_line_overrides_the_file(tmp_path):
         ("threshold: 2", "--threshold"),
         ("wide: maybe", "--wide"),
         ("keywords: everywhere", "--keywords"),
-        ("tpt: {views: 4}", "has settings for tpt, but clip is run"),
+        ("tpt: {views: 4}", "has settings for tpt, but the command runs clip"),
     ],
 )
 def test_a_config_file_is_checked_as_the_command_line_is(tmp_path, text, said):

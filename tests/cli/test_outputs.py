@@ -50,14 +50,14 @@ def test_an_output_that_is_added_is_written_without_tagging_again(photos, tmp_pa
     table, lines = tmp_path / "t.csv", tmp_path / "t.jsonl"
     mltta("tag", photos, *CLIP, "-o", table)
     again = mltta("tag", photos, *CLIP, "-o", lines, "-o", table).stderr
-    assert "0 images tagged; 3 were done before" in again
+    assert "0 images tagged; 3 were already done" in again
     assert len(lines.read_text().splitlines()) == 3
 
 
 def test_several_outputs_need_files_of_different_names_and_a_format_each(photos, tmp_path):
     two = ["tag", photos, *CLIP, "-o", tmp_path / "t.csv", "-o"]
-    assert "--format is for one output" in mltta(*two, tmp_path / "t.json", "-f", "csv", check=2).stderr
-    assert "a name of its own" in mltta(*two, tmp_path / "sub/t.csv", check=2).stderr
+    assert "--format needs a single output" in mltta(*two, tmp_path / "t.json", "-f", "csv", check=2).stderr
+    assert "a different file name" in mltta(*two, tmp_path / "sub/t.csv", check=2).stderr
     assert "the only output" in mltta(*two, "/dev/null", "-q", check=2).stderr
 
 
@@ -110,7 +110,7 @@ def test_a_journal_of_version_0_2_0_is_refused_by_name_and_overwrite_starts_over
     old += sealed_line({"stamp": None, "image": "a.jpg", "present": ["cat"], "labels": []})
     journal.write_bytes(old)
     with pytest.raises(
-        MlttaError, match=r"journal of mltta 0\.2\.0, which this version cannot resume; give another -o"
+        MlttaError, match=r"journal of mltta 0\.2\.0, which this version cannot resume; choose another -o"
     ):
         Output({out: "csv"}).__enter__()
     assert journal.read_bytes() == old
@@ -135,7 +135,7 @@ def test_two_outputs_each_grow_and_each_is_checked(tmp_path):
     with Output(formats) as sink:
         assert sink.done("a", None)
     two.write_text("notes\n")
-    with pytest.raises(MlttaError, match=r"t\.jsonl was changed since"):
+    with pytest.raises(MlttaError, match=r"t\.jsonl was changed after"):
         Output(formats).__enter__()
     with Output({one: "csv"}) as sink:
         assert sink.done("a", None)

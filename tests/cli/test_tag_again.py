@@ -80,7 +80,7 @@ def test_new_photos_are_added_in_their_place_and_nothing_is_tagged_twice(photos,
     photo(9).save(photos / "b.png")
     again = mltta("tag", photos, *CLIP, "-o", out)
     assert "1 image tagged" in again.stderr
-    assert "3 were done before" in again.stderr
+    assert "3 were already done" in again.stderr
     assert images(out) == ["a.png", "b.png", "c.png", "d.png"]
     mltta("tag", photos, *CLIP, "-o", tmp_path / "whole.csv")
     assert out.read_bytes() == (tmp_path / "whole.csv").read_bytes()
@@ -92,7 +92,7 @@ def test_a_photo_that_was_changed_is_tagged_again_and_tags_of_others_are_kept(ph
     photo(50).save(photos / "c.png")
     assert "1 image tagged" in mltta("tag", photos, *CLIP, "-o", out).stderr
     (photos / "a.png").unlink()
-    assert "0 images tagged; 2 were done before" in mltta("tag", photos, *CLIP, "-o", out).stderr
+    assert "0 images tagged; 2 were already done" in mltta("tag", photos, *CLIP, "-o", out).stderr
     assert images(out) == ["a.png", "c.png", "d.png"], "what was asked for before is not lost"
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_is_not_ours_or_was_changed_is_not_written_over(photos, tmp_
     mltta("tag", photos, *CLIP, "-o", out, "--overwrite")
     out.write_text(out.read_text().replace("dog", "wolf"))
     changed = out.read_bytes()
-    assert "was changed since mltta wrote it" in mltta("tag", photos, *CLIP, "-o", out, check=2).stderr
+    assert "was changed after mltta wrote it" in mltta("tag", photos, *CLIP, "-o", out, check=2).stderr
     assert out.read_bytes() == changed
 
 
@@ -148,7 +148,7 @@ def test_an_output_that_was_removed_is_written_again_without_tagging(photos, tmp
     mltta("tag", photos, *CLIP, "-o", out)
     before = out.read_bytes()
     out.unlink()
-    assert "0 images tagged; 3 were done before" in mltta("tag", photos, *CLIP, "-o", out).stderr
+    assert "0 images tagged; 3 were already done" in mltta("tag", photos, *CLIP, "-o", out).stderr
     assert out.read_bytes() == before
 
 
@@ -188,7 +188,7 @@ def test_an_online_method_is_not_gone_on_with(photos, tmp_path):
     mltta("tag", photos, *online, "-o", tmp_path / "tags.csv")
     photo(9).save(photos / "b.png")
     refused = mltta("tag", photos, *online, "-o", tmp_path / "tags.csv", check=2).stderr
-    assert "tda learns from the photos before" in refused
+    assert "tda learns from earlier photos" in refused
     assert images(tmp_path / "tags.csv") == ["a.png", "c.png", "d.png"]
     assert "depend on image order" in mltta("tag", photos, *online, "--watch", check=2).stderr
 
@@ -221,7 +221,7 @@ def test_watching_takes_what_comes_once_it_is_whole(photos, tmp_path, monkeypatc
 
     monkeypatch.setattr("mltta.cli.tagging.sleep", wait)
     done = mltta("tag", photos, *CLIP, "-o", out, "--watch")
-    assert "ended: 4 images tagged" in done.stderr
+    assert "stopped: 4 images tagged" in done.stderr
     assert set(rounds) == {2.0}
     assert images(out) == ["a.png", "b.png", "c.png", "d.png"]
 
@@ -254,4 +254,4 @@ def test_pictures_keep_the_photos_folders_and_are_no_photos_themselves(photos, t
     found = sorted(str(file.relative_to(pictures)) for file in pictures.rglob("*.png"))
     assert found == ["a.png", "c.png", "other/d.png", "sub/d.png"]
     again = mltta("tag", photos, *CLIP, "-o", tmp_path / "tags.csv", "--annotate", pictures)
-    assert "0 images tagged; 4 were done before" in again.stderr
+    assert "0 images tagged; 4 were already done" in again.stderr

@@ -50,7 +50,7 @@ def test_the_summary_tells_what_was_found_most_and_what_failed(capsys):
     closing.seconds = 4000
     closing.tell("tags.csv", quiet=False)
     assert capsys.readouterr().err.splitlines() == [
-        "1,200 images tagged in 1 h 6 min, 0.3 per second; 3 were done before",
+        "1,200 images tagged in 1 h 6 min, 0.3 per second; 3 were already done",
         "most frequent: dog 1,200, cat 600",
         "written to tags.csv",
         "1 of 1,204 could not be tagged:",
@@ -106,13 +106,13 @@ def test_keywords_come_from_the_labels_and_go_with_undo(tmp_path, how):
     assert ": cat" in dry
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
     said = mltta(*line).stderr
-    assert "0 images tagged; 2 were done before" in said, "tags that are known are not worked out again"
-    assert "2 photos; `mltta keywords undo` takes them back" in said
+    assert "0 images tagged; 2 were already done" in said, "tags that are known are not worked out again"
+    assert "2 photos; `mltta keywords undo` removes them" in said
     for name, label in (("cat.jpg", "cat"), ("dogs.jpg", "dog")):
         file = folder / name
         packet = sidecar_of(file).read_bytes() if how == "sidecar" else Jpeg.of(file.read_bytes()).notes(XMP)
         assert Packet(packet, "x").subjects == [label]
-    assert "0 images tagged; 2 were done before" in mltta(*line).stderr, (
+    assert "0 images tagged; 2 were already done" in mltta(*line).stderr, (
         "a photo with keywords is the same photo"
     )
     undone = mltta("keywords", "undo", folder)
@@ -132,9 +132,9 @@ def test_photos_are_sorted_by_label_and_what_is_sorted_is_no_photo_to_tag(photos
         tree / "by label" / label / Path(own["image"]).name for own in records for label in own["present"]
     }
     assert set((tree / "by label").rglob("*.jpg")) == want
-    assert "0 images tagged; 4 were done before" in mltta(*line).stderr
+    assert "0 images tagged; 4 were already done" in mltta(*line).stderr
     among = ["tag", tree, *CLIP, "--copy-to", tree / "{label}"]
-    assert "need a folder other than the one that is tagged" in mltta(*among, check=2).stderr
+    assert "need a folder other than the one being tagged" in mltta(*among, check=2).stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")

@@ -58,12 +58,12 @@ def test_objects_that_are_no_crowd_count_and_ids_are_sorted_by_number(tree, plac
 def test_unlabelled_images_stay_unless_dropped_and_notes_count(tree):
     kept = load_dataset("coco2017", tree)
     assert kept.summary() == (
-        "coco-val2017: 3 images (published: 5,000), 80 labels, 0.7 labels an image; 1 label–image pairs with crowds "
-        "only count as absent; 2 images with none of the labels count as negatives"
+        "coco-val2017: 3 images (published: 5,000), 80 labels, 0.7 per image; 1 label–image pairs with only "
+        "crowds count as absent; 2 images with none of the labels count as negatives"
     )
     dropped = load_dataset("coco2017", tree, unlabelled="drop")
     assert dropped.ids == ("9",)
-    assert "2 images with none of the labels are left out" in dropped.notes
+    assert "2 images with none of the labels are dropped" in dropped.notes
 
 
 def test_images_may_lie_in_a_folder_called_images(tree):
@@ -78,18 +78,18 @@ def test_another_split_or_an_annotation_file_elsewhere_can_be_named(tree, tmp_pa
     (tree / "val2017").rename(tree / "train2017")
     assert load_dataset("coco2017", tree, split="train2017").published == 118_287
     assert load_coco(tree).name == "coco-train2017"
-    with pytest.raises(DatasetError, match=r"Splits there: train2017\."):
+    with pytest.raises(DatasetError, match=r"Available splits: train2017\."):
         load_dataset("coco2017", tree)
     elsewhere = write(tmp_path_factory.mktemp("labels"), instances(), "instances_train2017.json")
     data = load_dataset("coco2017", tree, annotations=elsewhere)
     assert (data.name, data.images[0].parent) == ("coco-train2017", tree / "train2017")
-    with pytest.raises(DatasetError, match=r"no annotation file .*missing\.json"):
+    with pytest.raises(DatasetError, match=r"no such annotation file: .*missing\.json"):
         load_dataset("coco2017", tree, annotations="missing.json")
 
 
 def test_several_splits_without_a_name_are_listed(tree):
     write(tree, instances(), "annotations/instances_train2017.json")
-    with pytest.raises(DatasetError, match="several splits, name one of them: train2017, val2017"):
+    with pytest.raises(DatasetError, match="several splits, choose one: train2017, val2017"):
         load_coco(tree)
 
 
@@ -116,11 +116,11 @@ PANOPTIC = instances(annotations=[{"id": 1, "image_id": 9, "segments_info": []}]
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        (CAPTIONS, "not an instances file but one of captions: use instances_"),
-        (KEYPOINTS, "not an instances file but one of keypoints"),
+        (CAPTIONS, "not an instances file, but contains captions: use instances_"),
+        (KEYPOINTS, "not an instances file, but contains keypoints"),
         (PANOPTIC, "not an instances file: entry 1 of its annotations lacks image_id or category_id"),
-        (instances(annotations={"1": 2}), "it lacks the structure of one"),
-        (instances(images=["9.jpg"]), "it lacks the structure of one"),
+        (instances(annotations={"1": 2}), "it has a different structure"),
+        (instances(images=["9.jpg"]), "it has a different structure"),
         (
             {k: v for k, v in instances().items() if k != "annotations"},
             "labels of test splits are not public",
@@ -129,7 +129,7 @@ PANOPTIC = instances(annotations=[{"id": 1, "image_id": 9, "segments_info": []}]
         (instances(categories=[]), "it lists no categories"),
         (instances(images=[{"id": 9}]), "entry 1 of its images lacks id or file_name"),
         ([1, 2], "not an instances file"),
-        (instances(annotations=[{"id": 1, "image_id": 9, "category_id": 2}]), "the unknown category id 2"),
+        (instances(annotations=[{"id": 1, "image_id": 9, "category_id": 2}]), "an unknown category id: 2"),
     ],
 )
 def test_another_kind_of_file_is_told_apart(tree, table, words):
@@ -156,9 +156,7 @@ def test_annotations_of_images_that_are_not_listed_are_counted(tree):
             ],
         ),
     )
-    assert load_dataset("coco2017", tree).notes == (
-        "1 annotations of images that are not listed are passed over",
-    )
+    assert load_dataset("coco2017", tree).notes == ("1 annotations of unlisted images are ignored",)
 
 
 def test_images_that_are_not_extracted_are_an_error(tree):
@@ -166,6 +164,6 @@ def test_images_that_are_not_extracted_are_an_error(tree):
         picture.unlink()
     (tree / "val2017.zip").touch()
     with pytest.raises(
-        DatasetError, match=r"3 of 3 listed images[\s\S]*val2017\.zip is there but not extracted"
+        DatasetError, match=r"3 of 3 listed images[\s\S]*val2017\.zip exists but is not extracted"
     ):
         load_dataset("coco2017", tree)

@@ -181,10 +181,10 @@ def test_an_image_too_long_for_jpeg_says_so():
 
 def test_unknown_kinds_and_severities_say_what_there_is(dataset, photo):
     with pytest.raises(
-        ConfigError, match=r"no corruption 'motion_blur'; there are fog.*did you mean motion-blur\?"
+        ConfigError, match=r"unknown corruption 'motion_blur'; choose from fog.*did you mean motion-blur\?"
     ):
         corrupt(dataset, "motion_blur")
-    with pytest.raises(ConfigError, match="no corruption 'snow'"):
+    with pytest.raises(ConfigError, match="unknown corruption 'snow'"):
         corrupt_image(photo, "snow")
     for severity in (0, 4, 5, 2.0, True, "3", None):
         with pytest.raises(ConfigError, match=r"severity = .*1 \(weak\), 2 or 3 \(strong\)"):

@@ -24,12 +24,9 @@ def make(images=("a.jpg", "b.jpg", "c.jpg"), **changes):
 
 
 def test_the_summary_says_what_is_measured_on():
-    assert make().summary() == "toy-test: 3 images, 2 labels, 1.0 labels an image"
+    assert make().summary() == "toy-test: 3 images, 2 labels, 1.0 per image"
     full = make(published=5823, notes=("2 things count as absent",)).summary()
-    assert (
-        full
-        == "toy-test: 3 images (published: 5,823), 2 labels, 1.0 labels an image; 2 things count as absent"
-    )
+    assert full == "toy-test: 3 images (published: 5,823), 2 labels, 1.0 per image; 2 things count as absent"
     assert "3 images (as published)" in make(published=3).summary()
 
 
@@ -39,7 +36,7 @@ def test_a_selection_keeps_ids_images_and_targets_together(chosen):
     assert list(part.ids) == ["b", "c"]
     assert list(part.images) == ["b.jpg", "c.jpg"]
     assert part.targets.tolist() == [[0, -1], [1, 0]]
-    assert "2 of these 3 images were chosen" in part.summary()
+    assert "2 of these 3 images were selected" in part.summary()
 
 
 def test_a_selection_in_another_order_and_one_of_nothing():
@@ -76,21 +73,22 @@ def test_images_without_labels_are_kept_or_dropped_and_counted():
     assert kept.notes == ("1 images with none of the labels count as negatives",)
     dropped = settle_unlabelled(make(), "drop")
     assert list(dropped.ids) == ["a", "c"]
-    assert dropped.notes == ("1 images with none of the labels are left out",)
-    with pytest.raises(DatasetError, match="not one of its 3 images"):
+    assert dropped.notes == ("1 images with none of the labels are dropped",)
+    with pytest.raises(DatasetError, match="none of its 3 images"):
         settle_unlabelled(make(targets=np.zeros((3, 2), np.int8)), "keep")
     with pytest.raises(ConfigError, match="neither 'keep' nor 'drop'"):
         settle_unlabelled(make(), "hide")
 
 
 def test_unknown_names_list_what_there_is(tmp_path):
-    with pytest.raises(ConfigError, match=r"no dataset 'voc2021'.*nuswide.*Did you mean voc2012"):
+    with pytest.raises(ConfigError, match=r"unknown dataset 'voc2021'.*nuswide.*Did you mean voc2012"):
         load_dataset("voc2021", tmp_path)
     assert {"voc2007", "voc2012", "coco2014", "coco2017", "nuswide", "folder", "hf"} < set(list_datasets())
 
 
 def test_an_option_of_another_dataset_is_refused(tmp_path):
     with pytest.raises(
-        ConfigError, match="coco2017 has no option difficult; it has split, unlabelled, annotations"
+        ConfigError,
+        match="coco2017 does not support the option difficult; it supports split, unlabelled, annotations",
     ):
         load_dataset("coco2017", tmp_path, difficult="ignore")

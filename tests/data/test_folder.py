@@ -61,7 +61,7 @@ def test_a_minus_one_leaves_a_label_out_of_the_metrics(tree):
     write(tree, "image,cat,dog\na.jpg,1,-1\nb.jpg,0,1\n")
     data = load_dataset("folder", tree)
     assert data.targets.tolist() == [[1, -1], [0, 1]]
-    assert data.notes == ("1 label–image pairs marked -1 are left out of the metrics",)
+    assert data.notes == ("1 label–image pairs marked -1 are ignored in metrics",)
 
 
 def test_given_labels_fix_columns_and_order(tree):
@@ -99,18 +99,18 @@ def test_spellings_of_one_label_are_one_label(tree):
     ("text", "words"),
     [
         ("image,labels\na.jpg,dog\n\na.jpg,cat\n", r"lines 2 and 4 list the same image, a\.jpg"),
-        ("a.jpg,dog\nb.jpg,cat\n", r"first line must name the columns.*found 'a\.jpg,dog'"),
-        ("", "first line must name the columns"),
+        ("a.jpg,dog\nb.jpg,cat\n", r"first line must be a header.*found 'a\.jpg,dog'"),
+        ("", "first line must be a header"),
         ("image,labels\n", "lists no images"),
-        ("image,labels\na.jpg,\nb.jpg,\n", "lists 2 images and not one label"),
+        ("image,labels\na.jpg,\nb.jpg,\n", "lists 2 images, but no labels"),
         (
             "image,labels\na.jpg,dog,cat\n",
-            r"line 2: 3 cells where the header has 2; separate several labels by \|",
+            r"line 2: 3 cells where the header has 2; separate labels by \|",
         ),
-        ("image,labels\na.jpg,dog\n ,cat\n", "line 3: names no image"),
+        ("image,labels\na.jpg,dog\n ,cat\n", "line 3: the image name is missing"),
         ("image,dog\na.jpg,1\nb.jpg,maybe\n", "line 3, column 'dog': expected 1, 0 or -1, found 'maybe'"),
         (b"image,labels\na.jpg,caf\xe9\n", "is not UTF-8 text"),
-        ("image,labels\nx.jpg,dog\ny.jpg,dog\na.jpg,cat\n", "2 of 3 listed images looked for are missing"),
+        ("image,labels\nx.jpg,dog\ny.jpg,dog\na.jpg,cat\n", "2 of 3 listed images checked are missing"),
     ],
 )
 def test_faults_in_a_table_are_named(tree, text, words):
@@ -136,12 +136,12 @@ def test_broken_json_is_named(tree):
 
 
 def test_the_label_file_is_looked_for_and_asked_for(tree):
-    with pytest.raises(DatasetError, match=r"a file of labels was not found[\s\S]*Found there:\n    a\.jpg"):
+    with pytest.raises(DatasetError, match=r"a label file was not found[\s\S]*Found there:\n    a\.jpg"):
         load_dataset("folder", tree)
     write(tree, "image,labels\na.jpg,dog\n", "one.csv")
     write(tree, "image,labels\na.jpg,cat\n", "two.csv")
     with pytest.raises(
-        DatasetError, match=r"several label files, name one as annotations: one\.csv, two\.csv"
+        DatasetError, match=r"several label files, choose one with annotations: one\.csv, two\.csv"
     ):
         load_dataset("folder", tree)
     assert load_dataset("folder", tree, annotations="two.csv").labels.names == ("cat",)

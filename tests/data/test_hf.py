@@ -65,14 +65,14 @@ def test_numbers_need_names_and_may_be_positions_or_flags(tmp_path):
     numbers = {"labels": datasets.Sequence(datasets.Value("int64"))}
     save(tmp_path / "positions", {"labels": ROWS}, numbers)
     assert load_dataset("hf", tmp_path / "positions", labels="cat, dog, sofa").targets.tolist() == EXPECTED
-    with pytest.raises(ConfigError, match="numbers without names, give the labels"):
+    with pytest.raises(ConfigError, match="numbers without names; give the label list"):
         load_dataset("hf", tmp_path / "positions")
-    with pytest.raises(DatasetError, match="row 0: 2 is no position in 2 labels"):
+    with pytest.raises(DatasetError, match="row 0: 2 is not a position in 2 labels"):
         load_dataset("hf", tmp_path / "positions", labels="cat, dog")
     save(tmp_path / "flags", {"labels": EXPECTED}, numbers)
     flags = load_dataset("hf", tmp_path / "flags", labels="cat, dog, sofa")
     assert flags.targets.tolist() == EXPECTED
-    assert "its labels are read as one 0 or 1 a label" in flags.notes
+    assert "its labels are read as one 0 or 1 per label" in flags.notes
 
 
 def test_given_labels_put_classes_in_their_order_and_refuse_others(tmp_path):
@@ -111,7 +111,7 @@ def test_images_kept_as_paths_and_missing_ones_are_left_to_the_one_who_opens_the
     }
     datasets.Dataset.from_dict(table).save_to_disk(str(tmp_path / "set"))
     with pytest.raises(
-        ConfigError, match="no column holds images, name one as image_column; its columns are file"
+        ConfigError, match="no column contains images, choose one with image_column; its columns are file"
     ):
         load_dataset("hf", tmp_path / "set")
     data = load_dataset("hf", tmp_path / "set", image_column="file")
@@ -125,9 +125,9 @@ def test_images_kept_as_paths_and_missing_ones_are_left_to_the_one_who_opens_the
 def test_several_splits_must_be_named(tmp_path):
     data = save(tmp_path / "one", {"labels": ROWS}, {"labels": datasets.Sequence(CLASSES)})
     datasets.DatasetDict({"train": data, "test": data.select([0])}).save_to_disk(str(tmp_path / "two"))
-    with pytest.raises(ConfigError, match="several splits; name one of train, test"):
+    with pytest.raises(ConfigError, match="several splits; choose from train, test"):
         load_dataset("hf", tmp_path / "two")
-    with pytest.raises(ConfigError, match="no split 'val'; name one of train, test"):
+    with pytest.raises(ConfigError, match="no split 'val'; choose from train, test"):
         load_dataset("hf", tmp_path / "two", split="val")
     assert load_dataset("hf", tmp_path / "two", split="test").name == "hf-two-test"
 
@@ -135,14 +135,14 @@ def test_several_splits_must_be_named(tmp_path):
 def test_columns_that_cannot_be_told_apart_or_do_not_exist_are_asked_for(tmp_path):
     lists = datasets.Sequence(CLASSES)
     save(tmp_path, {"x": ROWS, "y": [[0], [0], [0]]}, {"x": lists, "y": lists})
-    with pytest.raises(ConfigError, match="name it as label_column; its columns are image, x, y"):
+    with pytest.raises(ConfigError, match="give it as label_column; its columns are image, x, y"):
         load_dataset("hf", tmp_path)
     assert load_dataset("hf", tmp_path, label_column="y").targets[:, 0].tolist() == [1, 1, 1]
     with pytest.raises(ConfigError, match="has no column 'z'"):
         load_dataset("hf", tmp_path, label_column="z")
     with pytest.raises(ConfigError, match="no image column 'z'"):
         load_dataset("hf", tmp_path, image_column="z")
-    with pytest.raises(ConfigError, match="'image' holds no labels"):
+    with pytest.raises(ConfigError, match="'image' does not contain label"):
         load_dataset("hf", tmp_path, label_column="image")
 
 

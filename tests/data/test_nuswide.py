@@ -51,7 +51,7 @@ def test_images_without_a_concept_are_dropped_as_published_unless_kept(tmp_path)
     build(tmp_path)
     dropped = load_dataset("nuswide", tmp_path)
     assert (len(dropped), dropped.published) == (2, 83_898)
-    assert dropped.notes == ("1 images with none of the labels are left out",)
+    assert dropped.notes == ("1 images with none of the labels are dropped",)
     kept = load_dataset("nuswide", tmp_path, unlabelled="keep")
     assert (len(kept), kept.published) == (3, 107_859)
     assert kept.ids[2] == "actor/0003_1.jpg"
@@ -85,7 +85,7 @@ def test_labels_that_are_not_extracted_are_named(tmp_path):
     (tmp_path / "Groundtruth").rename(tmp_path / "somewhere")
     (tmp_path / "Groundtruth.zip").touch()
     with pytest.raises(
-        DatasetError, match=r"Labels_<concept>_Test[\s\S]*Groundtruth\.zip is there but not extracted"
+        DatasetError, match=r"Labels_<concept>_Test[\s\S]*Groundtruth\.zip exists but is not extracted"
     ):
         load_dataset("nuswide", tmp_path)
 

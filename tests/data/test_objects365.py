@@ -52,7 +52,7 @@ def test_categories_of_the_same_name_are_one_label(tree):
     assert data.labels.names == ("Sneakers", "Wine Glass", "Pot/Pan, Lid")
     assert data.labels.official
     assert data.targets.tolist() == [[0, 0, 1], [0, 1, 0]]
-    assert data.notes == ("1 categories are merged into others of the same name",)
+    assert data.notes == ("1 categories are merged with others of the same name",)
 
 
 def test_several_annotation_files_are_told_apart_by_the_split_or_by_name(tree):
@@ -60,7 +60,9 @@ def test_several_annotation_files_are_told_apart_by_the_split_or_by_name(tree):
     (tree / "annotations" / "zhiyuan_objv2_train.json").write_text("{}")
     assert load_dataset("objects365", tree).name == "objects365-val"
     (tree / "annotations" / "my_val.json").write_text(json.dumps(TABLE))
-    with pytest.raises(DatasetError, match=r"name one as annotations: my_val\.json, zhiyuan_objv2_val\.json"):
+    with pytest.raises(
+        DatasetError, match=r"choose one with annotations: my_val\.json, zhiyuan_objv2_val\.json"
+    ):
         load_dataset("objects365", tree)
     assert len(load_dataset("objects365", tree, annotations="annotations/my_val.json")) == 2
 

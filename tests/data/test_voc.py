@@ -52,8 +52,8 @@ def test_difficult_objects_count_as_absent_or_are_left_out(tree):
     assert absent.targets[0, sofa] == 0
     assert ignored.targets[0, sofa] == -1
     assert (absent.targets != ignored.targets).sum() == 1
-    assert absent.notes == ("1 label–image pairs with difficult objects only count as absent",)
-    assert ignored.notes == ("1 label–image pairs with difficult objects only are left out of the metrics",)
+    assert absent.notes == ("1 label–image pairs with only difficult objects count as absent",)
+    assert ignored.notes == ("1 label–image pairs with only difficult objects are ignored in metrics",)
     with pytest.raises(ConfigError, match="neither 'negative' nor 'ignore'"):
         load_voc(tree, difficult="drop")
 
@@ -70,7 +70,7 @@ def test_the_2007_set_is_its_test_split_and_another_split_can_be_named(tmp_path)
     build(tmp_path, year=2007, split="test")
     data = load_dataset("voc2007", tmp_path)
     assert (data.name, data.published) == ("voc2007-test", 4952)
-    with pytest.raises(DatasetError, match=r"no class files for the split 'val': those there are for test"):
+    with pytest.raises(DatasetError, match=r"no class files for the split 'val': available splits are test"):
         load_dataset("voc2007", tmp_path, split="val")
 
 
@@ -118,7 +118,7 @@ def test_class_files_that_disagree_about_the_images_are_refused(tree):
 
 def test_empty_and_repeating_class_files_are_refused(tree):
     (tree / MAIN / "cow_val.txt").write_text("2008_000001 -1\n2008_000001 1\n")
-    with pytest.raises(DatasetError, match="line 2: the image 2008_000001 is listed a second time"):
+    with pytest.raises(DatasetError, match="line 2: the image 2008_000001 is listed twice"):
         load_voc(tree)
     (tree / MAIN / "cow_val.txt").write_text("\n")
     with pytest.raises(DatasetError, match=r"cow_val\.txt is empty"):
@@ -130,5 +130,5 @@ def test_one_missing_image_is_no_error_but_missing_all_of_them_is(tree):
     (pictures / "2008_000001.jpg").unlink()
     assert len(load_voc(tree)) == 2
     (pictures / "2008_000002.jpg").unlink()
-    with pytest.raises(DatasetError, match="2 of 2 listed images looked for are missing"):
+    with pytest.raises(DatasetError, match="2 of 2 listed images checked are missing"):
         load_voc(tree)

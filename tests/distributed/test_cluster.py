@@ -140,13 +140,13 @@ def test_other_settings_are_refused_before_any_work(done, cluster, photos):
 
 
 def test_a_method_that_learns_from_photos_before_is_refused(cluster, photos, tmp_path):
-    with pytest.raises(ConfigError, match="learns from the photos before"):
+    with pytest.raises(ConfigError, match="learns from earlier photos"):
         tag(tagger("tda"), [str(photos)], str(tmp_path / "tags"))
 
 
 def test_a_folder_of_something_else_is_left_alone(cluster, photos, tmp_path):
     (tmp_path / "letters.txt").write_text("mine")
-    with pytest.raises(MlttaError, match=r"holds letters\.txt"):
+    with pytest.raises(MlttaError, match=r"contains letters\.txt"):
         tag(tagger(), [str(photos)], str(tmp_path), overwrite=True)
 
 
@@ -195,5 +195,5 @@ def test_results_measured_by_two_workers_are_those_of_one_machine_to_the_bit(clu
 
 def test_measuring_a_method_with_a_memory_on_a_cluster_is_refused(cluster, tmp_path):
     data = make_dataset(tmp_path / "photos", 2)
-    with measuring() as spread, pytest.raises(ConfigError, match="measure it without --ray"):
+    with measuring() as spread, pytest.raises(ConfigError, match="run it without --ray"):
         run(data, ["tda"], tmp_path, spread=spread)

@@ -68,7 +68,7 @@ def test_a_plan_that_was_made_is_kept_when_photos_come_later(tmp_path):
     before = make_plan([str(folder)], out)
     (folder / "new.png").write_bytes(png(9))
     assert make_plan([str(folder)], out) == before
-    with pytest.raises(MlttaError, match="was begun with"):
+    with pytest.raises(MlttaError, match="was created from"):
         make_plan([str(folder / "b")], out)
 
 
@@ -110,7 +110,7 @@ def test_a_tar_gives_its_photos_and_one_that_breaks_off_says_so(tmp_path):
     cut = make_tar(tmp_path / "shard-001.tar", 5, cut=tar.stat().st_size // 2)
     found, _ = in_this_process([str(tmp_path / "*-001.tar")], str(tmp_path / "cut"))
     assert 0 < len(found) < 6
-    assert "cannot be read behind its first" in found[-1]["error"]
+    assert "cannot be read beyond its first" in found[-1]["error"]
     assert found[-1]["image"] == str(cut)
 
 
@@ -138,11 +138,11 @@ def test_rows_without_an_image_or_a_file_without_images_are_rows_with_errors(tmp
     file = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"jpg": [png(0), None]}), file)
     found, _ = in_this_process([str(file)], str(tmp_path / "one"))
-    assert found[1] == {"image": f"{file}#1", "error": f"{file}#1: this row holds no image"}
+    assert found[1] == {"image": f"{file}#1", "error": f"{file}#1: this row contains no image"}
     parquet.write_table(pa.table({"number": [1, 2]}), file)
     found, _ = in_this_process([str(file)], str(tmp_path / "two"))
     assert [record["image"] for record in found] == [f"{file}#0", f"{file}#1"]
-    assert all("has no column of images" in record["error"] for record in found)
+    assert all("has no image column" in record["error"] for record in found)
 
 
 def test_a_saved_dataset_is_read_by_rows(tmp_path):

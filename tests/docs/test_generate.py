@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -16,7 +17,9 @@ STORED = json.loads(MEASURED.read_text(encoding="utf-8"))
 def test_a_page_shows_the_stored_figures(page):
     text = page.read_text(encoding="utf-8")
     assert filled(text, STORED) == text, f"{page.relative_to(ROOT)} is out of date: python -m docs.generate"
-    assert "\n<!--=" not in text, "a line that starts with a comment is HTML, not Markdown"
+    assert not re.search(r"^\s*<!--=", text, re.MULTILINE), (
+        "a line that starts with a comment is HTML, not Markdown"
+    )
 
 
 def test_every_run_names_its_command_and_machine():

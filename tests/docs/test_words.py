@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PHRASES = {
     r"\b(go|goes|gone|going|went) on (with|where|until|as|behind|after)\b|\b(goes|gone) on\b": "resume, continue",
     r"\b(row|line|file|label|caption|view|thread|worker|photo|image)s? (an|a) (image|photo|picture|label|line|view"
-    r"|class|second|machine|GPU|core)\b(?! (has|shows|takes|helps?|needs|can|is)\b)": "one row per image",
+    r"|class|second|machine|GPU|core)\b(?! (has|shows|takes|helps?|needs|can|is|time)\b)": "one row per image",
     r"\b[\d.,]+ (images?|photos?|views?|ms|seconds?|passes|labels?) an? (image|photo|second|machine|GPU)\b": "per",
     r"(?<!there )(?<!There )(?<!it )\b(is|was) no (?!longer\b|more\b|less\b|better\b|different\b|worse\b|slower\b"
     r"|faster\b|larger\b|smaller\b|earlier\b|match\b|effect\b)": "is not a",
@@ -34,6 +34,20 @@ PHRASES = {
     r"\bprices? (of|in|per) (passes|views?|ordinary|units|one|\d)|\bat the price\b|\bthe price of \d": "cost",
     r"\bsays? which of your\b": "tag",
     r"\bno score that is none\b": "scores are never NaN",
+    r"\b(was|were) done before\b|\bdone before have\b": "were already done",
+    r"\b(take|takes|taken|taking|takes them) back\b": "remove, undo",
+    r"\bthose of others\b|\b(any|some)body else's\b": "other files",
+    r"\bof ones that\b|\bwhat is (said|told)\b|\bwhat it is called\b": "name the thing",
+    r"\bgive another (-|method|port|label|folder|name)": "choose another",
+    r"\b(mend|mended) (it|or|the)\b": "repair",
+    r"\brubbish\b": "invalid",
+    r"\b(no|an) (address|file) that (pyarrow|mltta|anyone)\b": "cannot open",
+    r"\bsee what there is\b|\bshows what there is\b|\b(labels|kinds|ones) there (are|is):": "list",
+    r"\bthere (is|are) to be\b": "planned",
+    r"\bwritten whole\b|\bwhole or not at all\b": "atomically",
+    r"\bfault of ours\b": "a bug in mltta",
+    r"\bwhoever (reads|started|tags|renders)\b": "caller, reader",
+    r"\bwho wants quiet\b|\btold twice\b|\bsay it at once\b": "print",
 }
 READ = ("*.md", "docs/*.md", "examples/**/*.md", "training/*.md", ".github/**/*.md", "Makefile")
 CODE = (

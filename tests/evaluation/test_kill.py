@@ -62,4 +62,4 @@ def test_a_killed_run_started_again_ends_as_if_nothing_had_happened(tmp_path, wh
         if which == "online":  # it goes on from the memory that it kept last
             before -= before % IMAGES_PER_STATE
         assert again.resumed[recipe.key] == before
-        assert f"  {recipe.key}: {before} images were done before" in tell(again)
+        assert f"  {recipe.key}: {before} images were already done" in tell(again)

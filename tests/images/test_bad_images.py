@@ -32,9 +32,12 @@ def damaged_files() -> dict[str, tuple[bytes, str]]:
         "art.eps": (encode(Image.fromarray(noise()), "EPS"), "not a readable"),
         "not_finite.tif": (
             encode(Image.fromarray(np.array([[0, np.inf]], np.float32)), "TIFF"),
-            "not finite",
+            "NaN or infinite",
         ),
-        "nan.tif": (encode(Image.fromarray(np.array([[0, np.nan, 1]], np.float32)), "TIFF"), "not finite"),
+        "nan.tif": (
+            encode(Image.fromarray(np.array([[0, np.nan, 1]], np.float32)), "TIFF"),
+            "NaN or infinite",
+        ),
     }
 
 

@@ -57,7 +57,7 @@ def test_what_looks_like_a_photo_and_is_skipped_is_counted_and_explained(tmp_pat
     make(tmp_path, "d.NEF", "e.psd", "f.jxl", "g.svg")
     found = search_images([tmp_path, tmp_path / "c.jpg"])
     assert found.skipped == {".heic": 2, ".nef": 1, ".psd": 1, ".jxl": 1, ".svg": 1}
-    assert found.reasons[".nef"] == "a camera's raw file, export it as JPEG"
+    assert found.reasons[".nef"] == "camera raw, export it as JPEG"
     assert str(found).startswith(
         "6 files skipped (2 .heic: install mltta[heif]; 1 .jxl: convert it to JPEG or PNG;"
     )

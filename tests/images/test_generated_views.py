@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from mltta.errors import ImageError
+from mltta.images.generated import generated_folder, lacking_variations, variations_folder
 from mltta.images.specs import ViewSpec
-from mltta.images.views import generated_folder, render_views
+from mltta.images.views import render_views
 from mltta.model.encoded import Encoded, union
 from tests.images.test_views import SMALL, noise
 
@@ -57,9 +58,9 @@ def test_a_generated_spec_and_a_spec_of_crops_never_stand_for_each_other() -> No
 def test_too_few_generated_images_are_an_error_that_names_image_folder_and_number(tmp_path: Path) -> None:
     generate(tmp_path / "cat", 2)
     spec = ViewSpec(count=3, generated=str(tmp_path))
-    with pytest.raises(ImageError, match=r"cat: 3 generated views are asked for, and .*/cat holds 2"):
+    with pytest.raises(ImageError, match=r"cat: 3 generated views are needed, but .*/cat contains 2"):
         render_views(noise(), spec, SMALL, name="cat")
-    with pytest.raises(ImageError, match=r"dog: .* holds 0"):
+    with pytest.raises(ImageError, match=r"dog: .* contains 0"):
         render_views(noise(), spec, SMALL, name="dog")
     with pytest.raises(ImageError, match="without a name"):
         render_views(noise(), spec, SMALL)
@@ -68,3 +69,11 @@ def test_too_few_generated_images_are_an_error_that_names_image_folder_and_numbe
 @pytest.mark.parametrize("name", ["a/b.jpg", "/a/b.jpg", "../a/b.jpg", "a\\b.jpg", "./a/../b.jpg"])
 def test_generated_views_of_any_name_lie_inside_the_folder(tmp_path: Path, name: str) -> None:
     assert generated_folder(tmp_path, name) == tmp_path / "a" / "b.jpg"
+
+
+def test_one_folder_holds_the_variations_of_several_datasets_or_of_one(tmp_path: Path) -> None:
+    generate(tmp_path / "voc2012-val" / "cat", 3)
+    assert variations_folder(tmp_path, "voc2012-val") == tmp_path / "voc2012-val"
+    assert variations_folder(tmp_path / "voc2012-val", "voc2012-val") == tmp_path / "voc2012-val"
+    assert lacking_variations(tmp_path / "voc2012-val", ("cat", "dog"), 3) == ["dog"]
+    assert lacking_variations(tmp_path / "voc2012-val", ("cat", "dog"), 4) == ["cat", "dog"]

@@ -144,5 +144,5 @@ def test_without_a_decoder_the_error_says_what_to_install(monkeypatch):
         load_image(data["HEIF"])
     assert load_image(data["AVIF"]).size == (64, 64)
     monkeypatch.setattr(find, "reads_avif", lambda: False)
-    with pytest.raises(ImageError, match="reads no AVIF"):
+    with pytest.raises(ImageError, match="does not support AVIF"):
         load_image(data["AVIF"])

@@ -52,7 +52,7 @@ def port():
     ],
 )
 def test_this_machine_cannot_be_read_however_it_is_written(port, host):
-    with pytest.raises(ImageError, match=r"not on the public internet|cannot be fetched"):
+    with pytest.raises(ImageError, match=r"not on the public internet|cannot be downloaded"):
         remote.fetch(f"http://{host}:{port}/", public=True)
     assert remote.fetch(f"http://127.0.0.1:{port}/") == b"secret"
 

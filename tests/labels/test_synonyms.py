@@ -43,7 +43,7 @@ def test_a_word_for_no_label_is_refused_with_the_label_that_may_be_meant() -> No
     ("name", "content", "reason"),
     [
         ("words.json", "{", "not valid JSON"),
-        ("words.json", "[]", "no JSON object"),
+        ("words.json", "[]", "does not contain a JSON object"),
         ("words.json", '{"sofa": "settee"}', "'sofa' needs a list of words, not 'settee'"),
         ("words.json", '{"sofa": [1]}', "'sofa' needs a list of words"),
         ("words.csv", "sofa\n", "'sofa' needs a list of words"),
@@ -88,7 +88,7 @@ LEXICON = """<?xml version="1.0" encoding="UTF-8"?>
 def test_wordnet_gives_the_words_of_the_first_sense(tmp_path: Path, monkeypatch) -> None:
     wn = pytest.importorskip("wn")
     monkeypatch.setattr(wn.config, "data_directory", tmp_path / "wn")
-    with pytest.raises(ConfigError, match="no English WordNet on this machine"):
+    with pytest.raises(ConfigError, match="the English WordNet is not installed"):
         wordnet_synonyms(LABELS)
     (tmp_path / "tiny.xml").write_text(LEXICON)
     wn.add(tmp_path / "tiny.xml", progress_handler=None)

@@ -179,7 +179,7 @@ def test_constants_that_make_no_sense_are_refused(bad):
 def test_only_the_effort_can_be_set():
     with pytest.raises(ConfigError, match="choose from fast, best"):
         AutoConfig(effort="slow")
-    with pytest.raises(ConfigError, match="no option 'peak' for this method; it takes effort"):
+    with pytest.raises(ConfigError, match="unknown option 'peak'; this method has effort"):
         make("cat", peak=0.5)
 
 

@@ -159,7 +159,7 @@ def test_the_clean_view_passes_the_first_filter_however_unlike_the_others_it_is(
 
 def test_without_generated_images_it_says_what_to_do(tmp_path):
     backbone = golden.backbone("vit")
-    with pytest.raises(ConfigError, match=r"generated beforehand.*mltta\[diffusion\].*generated=FOLDER"):
+    with pytest.raises(ConfigError, match=r"generated beforehand.*mltta\[diffusion\].*generated=DIR"):
         create_method("difftpt", backbone, LABELS)
     with pytest.raises(ConfigError, match="nowhere"):
         create_method("difftpt", backbone, LABELS, generated=str(tmp_path / "nowhere"))
@@ -175,8 +175,8 @@ def test_the_tagger_finds_generated_views_by_the_stem_of_a_file(tmp_path):
     before = list(tagger(tmp_path / "cat.png"))
     answers = tagger([tmp_path / "cat.png", tmp_path / "dog.png", photo(9)])
     assert list(answers[0]) == before
-    assert "dog: 3 generated views are asked for" in answers[1].error
-    assert "holds 0" in answers[1].error
+    assert "dog: 3 generated views are needed" in answers[1].error
+    assert "contains 0" in answers[1].error
     assert "without a name" in answers[2].error
     generate(tmp_path / "made", "cat", 3, seed=5)
     assert list(tagger(tmp_path / "cat.png")) != before

@@ -100,12 +100,15 @@ def test_a_file_that_was_changed_is_run_again_and_else_once(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "there is no method file"),
+        (None, "cannot read the method file"),
         ("x = 1\n", "registers no method"),
-        ("import nothing_of_this_name\n", "cannot be run: ModuleNotFoundError: .*nothing_of_this_name"),
-        ("def broken(:\n", "cannot be run: SyntaxError"),
-        (FILE.format(name="tpt", add=0), "cannot be run: ConfigError: a method called 'tpt' is registered"),
-        (FILE.format(name="half", add=0) + "\n1 / 0\n", "cannot be run: ZeroDivisionError"),
+        ("import nothing_of_this_name\n", "cannot be executed: ModuleNotFoundError: .*nothing_of_this_name"),
+        ("def broken(:\n", "cannot be executed: SyntaxError"),
+        (
+            FILE.format(name="tpt", add=0),
+            "executed: ConfigError: method 'tpt' is already registered",
+        ),
+        (FILE.format(name="half", add=0) + "\n1 / 0\n", "cannot be executed: ZeroDivisionError"),
     ],
 )
 def test_a_file_that_gives_no_method_says_why(tmp_path, content, said):
@@ -170,9 +173,9 @@ def test_a_broken_package_is_named_and_left_out(tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.WARNING, logger="mltta"):
         assert mltta.list_methods() == sorted([*registry.built_in(), *known])
     warned = "\n".join(record.getMessage() for record in caplog.records)
-    assert "the method 'lost' of broken-methods is left out: ModuleNotFoundError" in warned
-    assert "the method 'tpt' of broken-methods is left out: ConfigError: a method called 'tpt'" in warned
-    assert "broken-methods offers a method 'silent', but registers_nothing registers none" in warned
+    assert "skipping method 'lost' of broken-methods: ModuleNotFoundError" in warned
+    assert "skipping method 'tpt' of broken-methods: ConfigError: method 'tpt'" in warned
+    assert "broken-methods declares method 'silent', but registers_nothing lacks it" in warned
     assert known == registry._REGISTRY
     caplog.clear()
     mltta.list_methods()

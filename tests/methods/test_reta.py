@@ -29,7 +29,7 @@ def test_experts_are_means_of_ever_more_prompts_the_most_peculiar_first():
 
 
 def test_one_prompt_a_label_is_refused():
-    with pytest.raises(ConfigError, match="one template gives one"):
+    with pytest.raises(ConfigError, match="several prompts per label"):
         create_method("reta", golden.backbone("vit"), LABELS, template="a photo of a {}.")
 
 

@@ -116,3 +116,32 @@ def test_a_tagger_refuses_it_with_the_reason():
             Tagger(backbone, LABELS, "sparc")
     finally:
         backbone.trained = trained
+
+
+@pytest.mark.parametrize("inner", ["clip", "zero", "ml-tta"])
+def test_the_second_step_goes_over_the_scores_of_another_method(inner):
+    over, plain = sparc(over=inner), sparc()
+    images = Encoded({ViewSpec(count=64): golden.stream(1)[:40].expand(-1, 64, -1)})
+    kept = over.keep(images)
+    scores = over.inner(images)
+    own = z_scores(scores) if inner != "zero" else scores.clamp(min=1e-6).log()  # zero gives probabilities
+    torch.testing.assert_close(kept[:, :5], own)
+    torch.testing.assert_close(kept[:, 5:], plain.keep(images)[:, 5:])
+    want = over.merge(over.finish(torch.cat([own, plain.keep(images)[:, 5:]], dim=1)))
+    torch.testing.assert_close(over(images), want)
+    assert over.price == over.inner.price
+    assert ViewSpec(count=1) in over.needs
+    assert set(over.needs) >= set(over.inner.needs)
+
+
+def test_over_plain_clip_with_its_own_template_the_scores_are_those_of_sparc():
+    same = {"template": "a photo of a {}."}
+    torch.testing.assert_close(
+        sparc(over="clip", **same)(images(60)), sparc(**same)(images(60)), atol=1e-4, rtol=0
+    )
+
+
+@pytest.mark.parametrize("name", ["tda", "sparc"])
+def test_it_goes_over_episodic_methods_only(name):
+    with pytest.raises(ConfigError, match=f"{name} is not episodic"):
+        sparc(over=name)

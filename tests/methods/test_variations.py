@@ -49,7 +49,8 @@ def test_variations_are_kept_by_name_and_found_as_views(tmp_path):
         progress=done.append,
     )
     assert (made, done) == (6, ["cat", "sub/2.jpg"])
-    assert [*files(tmp_path / "made")] == [f"{n}/00{j}.jpg" for n in ("cat", "sub/2.jpg") for j in range(3)]
+    made = [f"{n}/00{j}.jpg" for n in ("cat", "sub/2.jpg") for j in range(3)]
+    assert [*files(tmp_path / "made")] == [*made, "variations.json"]
     spec = ViewSpec(count=3, generated=str(tmp_path / "made"))
     views = render_views(photo(8), spec, Preprocess(size=32), name="sub/2.jpg")
     assert len({view.tobytes() for view in views}) == 3
@@ -79,6 +80,8 @@ def test_a_stopped_call_goes_on_and_ends_with_the_same_files(tmp_path):
     assert generate_variations(images, tmp_path / "parts", None, count=5) == 0  # nothing to load a model for
     generate_variations(images, tmp_path / "other", FakePipeline(), count=5, seed=1)
     assert not set(files(tmp_path / "other").values()) & set(files(tmp_path / "whole").values())
+    with pytest.raises(ConfigError, match=r'made with {"seed": 0, "guidance": 3.0}, not {"seed": 1'):
+        generate_variations(images, tmp_path / "whole", FakePipeline(), count=5, seed=1)
 
 
 def test_an_unreadable_image_is_passed_over_and_two_of_a_name_are_refused(tmp_path, caplog):

@@ -60,7 +60,9 @@ def test_all_tricks_of_a_device_are_on_unless_somebody_says_otherwise(monkeypatc
 
 
 def test_a_trick_that_does_not_exist_is_named_with_those_that_do():
-    with pytest.raises(ConfigError, match=r"accelerate = magic: give all, none, or some of shared-prefix, "):
+    with pytest.raises(
+        ConfigError, match=r"unknown optimization magic: use all, none, or some of shared-prefix, "
+    ):
         choose(CPU, "search,magic")
 
 

@@ -28,7 +28,7 @@ def test_out_of_memory_half_as_many_are_worked_on_from_then_on_in_the_same_order
     memory, at_once = Memory(3), Halving(8)
     assert at_once(memory, range(7)) == [0, 10, 20, 30, 40, 50, 60]
     assert memory.tried == [7, 3, 3, 1]
-    assert "out of GPU memory: 3 images at a time from here on" in caplog.text
+    assert "out of GPU memory; continuing with 3 images at a time" in caplog.text
     memory.most = 100
     assert at_once(memory, list(range(7))) == [0, 10, 20, 30, 40, 50, 60]
     assert memory.tried[4:] == [3, 3, 1], "and in the next call too"

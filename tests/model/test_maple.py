@@ -165,18 +165,18 @@ def test_models_that_maple_cannot_prompt_are_refused_by_name():
     with pytest.raises(ConfigError, match=r"need a ViT image tower.*ModifiedResNet"):
         with_prompts(golden.backbone("rn"), maple(image_width=64, deeper=1))
     with pytest.raises(
-        ConfigError, match="image prompts are 96 wide, and the image tower of tiny is 128 wide"
+        ConfigError, match="image prompts have width 96, but the image tower of tiny has width 128"
     ):
         with_prompts(tiny(), maple(image_width=96))
-    with pytest.raises(ConfigError, match="vectors are 32 wide, and the text tower of tiny is 64 wide"):
+    with pytest.raises(ConfigError, match="vectors have width 32, but the text tower of tiny has width 64"):
         with_prompts(tiny(), maple(width=32))
-    with pytest.raises(ConfigError, match="prompts for 5 blocks, and tiny 4"):
+    with pytest.raises(ConfigError, match="prompts for 5 blocks, but tiny has 4"):
         with_prompts(tiny(), maple(deeper=4))
-    with pytest.raises(ConfigError, match="reads MaPLe prompts already"):
+    with pytest.raises(ConfigError, match="already uses MaPLe prompts"):
         with_prompts(with_prompts(tiny(), maple()), maple())
-    with pytest.raises(ConfigError, match="MaPLe's are there already"):
+    with pytest.raises(ConfigError, match="cannot be combined with MaPLe's prompts"):
         create_method("dart", with_prompts(tiny(), maple()), LABELS)
-    with pytest.raises(ConfigError, match="ensemble of templates has no single context"):
+    with pytest.raises(ConfigError, match="no single context"):
         create_method("clip", with_prompts(tiny(), maple()), LABELS, template="simple")
 
 
@@ -186,7 +186,7 @@ def test_a_checkpoint_that_is_not_whole_says_what_is_missing(tmp_path):
         ("compound_prompts_text.0", r"compound_prompts_text\.0 should be \(2, 64\), found missing"),
         ("compound_prompt_projections.1.weight", r"\.1\.weight should be \(128, 64\), found missing"),
         ("proj.weight", r"prompt_learner\.proj\.weight is missing"),
-        ("ctx", "no tensor called ctx"),
+        ("ctx", "no tensor named ctx"),
     ):
         state = maple_state()
         del state[f"prompt_learner.{name}"]

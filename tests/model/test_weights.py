@@ -149,13 +149,13 @@ def test_wrong_files_in_place_of_weights_are_named(tmp_path, name, content):
 
 
 def test_missing_files_unknown_models_and_unknown_tags_are_named(tmp_path):
-    with pytest.raises(WeightsError, match="no weights file"):
+    with pytest.raises(WeightsError, match=r"no (such )?weights file"):
         load_backbone("ViT-B/16", tmp_path / "none.safetensors", quick_gelu=True)
     with pytest.raises(WeightsError, match=r"unknown model 'ViT-Z/3'.*ViT-B/16"):
         load_backbone("ViT-Z/3")
-    with pytest.raises(WeightsError, match=r"no weights called 'nope'.*openai"):
+    with pytest.raises(WeightsError, match=r"no weights 'nope'.*openai"):
         load_backbone("ViT-B-32:nope")
-    with pytest.raises(WeightsError, match="no open_clip_config"):
+    with pytest.raises(WeightsError, match=r"open_clip_config\.json is missing"):
         load_backbone(str(tmp_path))
 
 

@@ -15,6 +15,7 @@ from mltta.output import gallery
 from mltta.output.formats import Page
 from mltta.output.gallery import for_gallery, write_gallery
 from tests.safety.world import photo
+from tests.serve.browser import chromium
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 LABELS = ["dog", "cat", "</script><b>x</b>"]
@@ -90,3 +91,70 @@ def test_a_browser_opens_two_thousand_photos_filters_and_shows_where(tmp_path):
     *seen, last = title.split("|")
     assert seen == ["2,000", "true", "667", "134", "0", "1", "true", "block"]
     assert last.endswith("photo0002.jpg"), "the next one that is not damaged"
+
+
+@pytest.fixture
+def album(tmp_path):
+    """A gallery of three photos in a folder: a dog and a cat, a cat, and none of the labels."""
+    folder = tmp_path / "holidays & more" / "2025"
+    folder.mkdir(parents=True)
+    images = [folder.parent / "a.jpg", folder / "b.jpg", folder / "c.jpg"]
+    shown: list[list[str]] = [["dog", "cat"], ["cat"], []]
+    why = "No label scored at least 0.30. Highest: dog 0.21"
+    heat = {"cat": np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)}
+    records = []
+    for seed, (image, labels) in enumerate(zip(images, shown, strict=True)):
+        photo(seed, (90, 60)).save(image)
+        items = [{"label": label, "score": 0.9} for label in labels]
+        record = {"image": str(image), "present": labels, "labels": items}
+        records.append(
+            record | (for_gallery(image, heat) if labels else for_gallery(image, {}) | {"note": why})
+        )
+    path = tmp_path / "tags.html"
+    page = Page(path, 3, ["dog", "cat"], False, ["puppy", "kitty | kitten"])
+    write_gallery(path, iter(records), page)
+    return path
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium here")
+def test_search_filter_note_and_small_photo(album, tmp_path):
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for name in ("tags.html", "holidays & more"):
+        shutil.move(tmp_path / name, moved / name)
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 820})
+        page.goto((moved / "tags.html").as_uri())
+        assert page.title() == page.locator("h1").inner_text() == "holidays & more", (
+            "the folder of the photos"
+        )
+        texts = lambda what: page.locator(what).all_inner_texts()  # noqa: E731
+        assert texts(".tile span") == [
+            "dog, cat",
+            "cat",
+            "No label scored at least 0.30. Highest: dog 0.21",
+        ]
+        assert texts("nav button:visible") == ["cat\n2", "dog\n1"]
+        for word, count in (("kitten", 2), ("kittens", 2), ("pup", 1), ("itten", 0), ("b.jpg", 1)):
+            page.fill("#search", word)
+            assert page.locator(".tile").count() == count, word
+        assert texts("nav button:visible") == ["cat\n1"], "labels without photos leave the filter"
+        assert page.locator("#count").inner_text() == "1 of 3 photos"
+        page.click("#all")
+        assert page.locator("#count").inner_text() == "3 photos"
+        assert not page.locator("#all").is_visible()
+
+        page.locator(".tile", has_text="No label").click()
+        assert page.locator("#hint").inner_text() == "No label scored at least 0.30. Highest: dog 0.21"
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_function("document.getElementById('large').getBoundingClientRect().width === 270")
+        assert page.locator("#large").evaluate("(image) => image.naturalWidth") == 90, (
+            "the photo itself, not a copy"
+        )
+        back = page.locator("figure").evaluate("(box) => getComputedStyle(box).backgroundColor")
+        assert back == "rgb(238, 239, 240)", "no black box"
+        assert page.locator("#hint").inner_text() == "Select a label to see where it was found."
+        page.click("#bars button")
+        assert (
+            page.locator("#hint").inner_text() == "Red: where “cat” was found. Dark: the rest of the photo."
+        )

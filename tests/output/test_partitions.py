@@ -36,7 +36,7 @@ def test_partitions_of_version_0_2_0_are_read_back_as_what_they_show_but_not_res
         {"image": "a.jpg", "present": ["dog"], "labels": [{"label": "dog", "score": 0.25}]}
     ]
     with pytest.raises(
-        MlttaError, match=r"begun by version 0\.2\.0, which this version can read but not resume"
+        MlttaError, match=r"written by version 0\.2\.0, which this version can read but not resume"
     ):
         old.begin({"labels": ["dog", "cat"]})
 

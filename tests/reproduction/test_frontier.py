@@ -82,6 +82,11 @@ def test_published_numbers_stand_with_their_protocols_in_words():
     assert rows["ViT-B/16", "TagCLIP"].cells[columns.index("COCO2014")].paper == 70.9
     assert rows["ViT-B/16", "TagCLIP, own lists"].cells[columns.index("VOC2007")].paper == 92.8
     assert rows["ViT-B/16", "BCP"].cells[columns.index("Average")].paper == 71.79
+    assert rows["SigLIP2 SO400M/14", "PuRF"].cells[columns.index("COCO2017")].paper == 72.81
+    assert rows["ViT-B/16", "DualPrompt"].cells[columns.index("COCO2014")].paper == 67.7
+    assert rows["ViT-H/14 LAION-2B", "CLIP"].cells[columns.index("VOC2007")].paper == 80.1
+    speed = [row.cells[columns.index("images per second")].paper for row in table.rows]
+    assert sorted(value for value in speed if value is not None) == [3.05, 5.74, 6.35, 106]
     for row in table.rows:
         number = row.name.split("[")[1].rstrip("]")
         assert sum(note.startswith(f"[{number}]") for note in table.notes) == 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mltta.reproduction.filled import side_by_side
 from mltta.reproduction.paper import Setting
-from mltta.reproduction.rerun import side_by_side
 from mltta.tables import Cell, render
 
 DATASETS = ("coco2014", "coco2017", "voc2007", "voc2012", "nuswide")

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from mltta.captions.store import CaptionBase
 from mltta.cli import main
-from mltta.cli.reproduce import load_several, paper_model
+from mltta.cli.places import given_for, load_several, paper_model
 from mltta.errors import ConfigError
 from mltta.evaluation.comparison import comparison_page, example_section
 from mltta.evaluation.summary import Summary
 from mltta.model.learned_prompts import save_prompts
 from mltta.model.maple import with_prompts
+from mltta.reproduction.conditions import condition_notes
+from mltta.reproduction.filled import own_table, paper_tables, settings_at, settings_of, view_figure
+from mltta.reproduction.label_change import changes
 from mltta.reproduction.paper import Setting
-from mltta.reproduction.rerun import Bench, Reproduction, own_table, paper_tables, settings_of, view_figure
+from mltta.reproduction.rerun import Bench, Reproduction
 from mltta.storage.folders import cache_folder
 from tests import golden_data as golden
 from tests.evaluation.scene import make_dataset
@@ -40,11 +45,96 @@ def done(tmp_path, monkeypatch) -> Reproduction:
 
 def test_a_cell_holds_the_figure_of_its_result(place, done):
     clip, tpt = Setting.of("", "clip", ""), Setting.of("", "tpt", "", views=4)
-    done.measure(place, [clip, tpt])
+    counted, timed = (replace(clip, metric=name) for name in ("mAP by label count: 1-2", "seconds"))
+    done.measure(place, [clip, tpt, counted, timed])
     for setting in (Setting.of("tiny", "clip", place.key), Setting.of("tiny", "tpt", place.key, views=4)):
         (summary,) = done.found[setting].summaries
         assert done.measured[setting].ours == Summary(summary.result).map
-        assert done.measured[replace(setting, metric="seconds")].ours == summary.result.ms / 1000
+    (summary,) = done.found[place.at(clip)].summaries
+    cell = done.measured[place.at(counted)]
+    assert cell.ours == summary.by_count["1-2"].mean_ap
+    assert cell.low <= cell.ours <= cell.high
+    beyond = done.measured[place.at(timed, "seconds beyond encoding")].ours
+    assert 0 < beyond < done.measured[place.at(timed)].ours
+
+
+def test_presets_and_settings_reach_the_methods_and_are_told(place, done):
+    done.preset, done.changed = "released", {"tpt": {"views": 4}}
+    done.measure(place, [Setting.of("", name, "") for name in ("tpt", "dmn")])
+    runs = {name: done.found[Setting.of("tiny", name, place.key)].run["config"] for name in ("tpt", "dmn")}
+    assert (runs["tpt"]["views"], runs["tpt"]["augmix"]) == (4, True)
+    assert runs["dmn"]["score"] == "probs"
+    told = condition_notes(done, list(done.found))
+    assert "preset: released." in told[0]
+    assert "settings: views=4 (tpt)" in told[0]
+    assert "settings: views=4 (tpt)" in told[1]
+
+
+def test_dmn_as_released_stands_beside_ours_and_both_say_how_they_were_run(place, done):
+    done.measure(place, [s for s in settings_of(1) if s.method == "dmn"])
+    (table,) = paper_tables(1, [place], done)[1:]
+    rows = {row.name: row.cells[0].ours for row in table.rows}
+    assert rows["DMN"] is not None
+    assert rows["DMN, as released"] is not None
+    runs = {dict(s.options).get("preset"): line.run["config"]["score"] for s, line in done.found.items()}
+    assert runs == {None: "logits", "released": "probs"}
+    assert any("adds logits; the released code adds probabilities" in note for note in table.notes)
+
+
+def test_captions_of_another_model_are_embedded_once_and_their_number_is_told(place, done, tmp_path):
+    texts = [f"A {label} and a {other}." for label, other in pairwise(place.dataset.labels)]
+    CaptionBase.build(texts, tiny()).save(tmp_path / "base")
+    there = replace(place, captions=str(tmp_path / "base"))
+    done.measure(there, [Setting.of("", "ml-tta", "", views=4)])
+    (told, differs) = condition_notes(done, list(done.found))
+    assert f"captions: {len(texts)} (base)." in told
+    assert f"captions: {len(texts)} (base); the paper has 100,000 for each label set" in differs
+    (kept,) = (cache_folder() / "captions").iterdir()
+    assert CaptionBase.load(kept, place.backbone).texts == texts
+
+
+def test_the_paper_s_models_and_images_run_only_its_own_cells_under_all(place):
+    data = replace(place.dataset, published=len(place.dataset))
+    whole = replace(place, model="RN50", dataset_name="voc2007", dataset=data)
+    assert {s.method for s in settings_at(whole, 4, every=False)} == set()
+    assert {s.method for s in settings_at(whole, 4)} == {"tpt", "difftpt", "rlcf", "ml-tta"}
+    assert len(settings_at(whole, 7, every=False)) == 10
+    assert len(settings_at(place, 3, every=False)) == len(settings_of(3))
+
+
+def test_the_change_of_logits_is_the_one_computed_image_by_image(place, done):
+    done.measure(place, [Setting.of("", name, "") for name in ("clip", "tpt")])
+    clip, tpt = done.lines(place)
+    truth = clip.summaries[0].targets == 1
+    best, others, absent, rises = [], [], [], []
+    for row in (truth.sum(axis=1) >= 2).nonzero()[0]:
+        start, end = (line.summaries[0].result.branches()[row].mean(axis=0) for line in (clip, tpt))
+        top = max(truth[row].nonzero()[0], key=lambda label, start=start: start[label])
+        change = end - start
+        best.append(change[top])
+        others += [change[label] for label in truth[row].nonzero()[0] if label != top]
+        absent += list(change[~truth[row]])
+        rises.append((change[truth[row]] > 0).all())
+    wanted = [np.mean(best), np.mean(others), np.mean(absent), 100 * np.mean(rises)]
+    assert changes(clip, tpt) == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "found"),
+    [
+        (["a.txt"], ["voc2007", "voc"], "a.txt"),
+        (["a.txt", "voc=b"], ["voc2007", "voc"], "b"),
+        (["coco=c"], ["voc2007", "voc"], None),
+        (["voc=b", "voc2007=d"], ["voc2007", "voc"], "d"),
+    ],
+)
+def test_a_value_for_one_name_goes_before_the_value_for_all(given, names, found):
+    assert given_for("captions", given, names, ["voc", "coco", "voc2007"]) == found
+
+
+def test_a_value_for_an_unknown_name_is_refused():
+    with pytest.raises(ConfigError, match="--captions cooc=c: unknown name 'cooc'"):
+        given_for("captions", ["cooc=c"], ["coco"], ["coco"])
 
 
 def test_an_online_method_is_measured_in_several_orders_and_says_so(place, done):
@@ -63,12 +153,11 @@ def test_what_cannot_be_run_is_told_and_its_cell_stays_empty(place, done):
     assert all(cell.ours is None for row in table.rows for cell in row.cells)
 
 
-def test_learned_prompts_fill_the_cells_of_their_rows_of_table_2(place, done):
+def test_learned_prompts_fill_the_cells_of_their_rows_of_table_2(place, done, tmp_path):
     prompted = {"coop": with_prompts(tiny(), coop_of()), "maple": with_prompts(tiny(), maple())}
-    there = replace(place, backbone=tiny(), prompted=prompted)
-    for backbone in (tiny(), prompted["maple"]):  # a few captions kept in place of 16,000 embedded anew
-        few = CaptionBase.build([f"A {label} in the sun." for label in place.dataset.labels], backbone)
-        few.save(cache_folder() / "captions" / backbone.text_fingerprint)
+    few = tmp_path / "few.txt"
+    few.write_text("".join(f"A {label} in the sun.\n" for label in place.dataset.labels))
+    there = replace(place, backbone=tiny(), prompted=prompted, captions=str(few))
     wanted = [Setting.of("", "clip", "", init=init) for init in INITS]
     done.measure(there, wanted)
     found = {
@@ -193,3 +282,8 @@ def test_a_dataset_without_its_folder_is_told(tmp_path, monkeypatch, capsys):
 def test_the_paper_has_seven_tables():
     with pytest.raises(ConfigError, match="no table 8"):
         settings_of(8)
+
+
+def test_our_table_2_has_the_headings_of_its_prompts_and_our_table_3_no_dataset_of_the_paper(place):
+    assert dict.fromkeys(row.group for row in own_table(2, [place], {}).rows) == {"CoOp": None, "MaPLe": None}
+    assert "COCO2014" not in own_table(3, [place], {}).title

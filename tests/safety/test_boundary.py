@@ -85,4 +85,4 @@ def test_a_fault_of_ours_shows_where_and_asks_to_be_reported():
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     assert "AttributeError: a slip of ours" in done.stderr
-    assert "this is a fault of mltta. Please report it" in done.stderr
+    assert "this is a bug in mltta. Please open an issue" in done.stderr

@@ -170,7 +170,7 @@ def test_rows_that_change_places_are_encoded_again_with_a_word(tmp_path, caplog)
     done = run(data, ["clip"], tmp_path / "second", cache=kept)
     assert np.array_equal(done.results[0].branches(), want)
     assert done.counts.encoded == 3
-    assert sum("a damaged row is ignored" in record.message for record in caplog.records) == 3
+    assert sum("a cached row is damaged" in record.message for record in caplog.records) == 3
     again = run(data, ["clip"], tmp_path / "third", cache=kept)
     assert again.counts.encoded == 0, "the whole rows are found behind the damaged ones"
 

@@ -46,7 +46,9 @@ def with_own_tokenizer(folder: Path, marker: Path, kwargs: dict) -> Path:
 def test_a_model_folder_cannot_ask_for_its_own_python(tmp_path):
     marker = tmp_path / "marker"
     folder = with_own_tokenizer(tmp_path / "model", marker, {"trust_remote_code": True})
-    with pytest.raises(WeightsError, match=r"own Python code, which is not run unasked.*--allow-remote-code"):
+    with pytest.raises(
+        WeightsError, match=r"own Python code, which is not run by default.*--allow-remote-code"
+    ):
         load_backbone(str(folder))
     assert not marker.exists()
 
@@ -113,7 +115,7 @@ def test_pickled_weights_in_a_folder_are_not_opened_unless_they_are_named(tmp_pa
     (folder / "open_clip_model.safetensors").unlink()
     weights = folder / "open_clip_pytorch_model.bin"
     weights.write_bytes(pickle.dumps(Mark(str(tmp_path / "marker"))))
-    with pytest.raises(WeightsError, match="only pickled weights, which are not opened unasked"):
+    with pytest.raises(WeightsError, match="only pickled weights, which are not opened by default"):
         load(str(folder))
     with pytest.raises(WeightsError):
         load(str(folder), weights)  # named, it is still read as tensors only
@@ -210,7 +212,7 @@ def test_a_repository_that_asks_for_code_is_refused_before_anything_else_is_fetc
     marker = tmp_path / "marker"
     with_own_tokenizer(hub.folder, marker, {"trust_remote_code": True})
     said = ask(hub, tmp_path / "home", "hf-hub:org/model")
-    assert "which is not run unasked" in said
+    assert "which is not run by default" in said
     assert not marker.exists()
     fetched = {path.rpartition("/")[2] for path in hub.asked if "/resolve/" in path}
     assert fetched == {"open_clip_config.json"}

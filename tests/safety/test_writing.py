@@ -100,7 +100,7 @@ def test_files_of_the_users_own_are_still_not_written_over(tmp_path):
     build = ["captions", "build", ROOT / "examples/labels.txt", "--out", tmp_path, *TINY]
     (done,) = outcomes([build])
     assert done.code == 2
-    assert "holds texts.txt already" in done.said
+    assert "already contains texts.txt" in done.said
     assert (tmp_path / "texts.txt").read_text() == "mine"
 
 

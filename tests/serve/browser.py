@@ -77,16 +77,22 @@ class Visit:
         self.page.set_input_files("#files", [str(photo) for photo in photos])
 
     def type_labels(self, labels: str) -> None:
-        self.page.select_option("#list", label="my own labels")
+        self.page.select_option("#list", label="My own labels")
         self.page.fill("#labels", labels)
 
     def tag(self, method: str, **settings: int) -> None:
         """Choose a method and its settings, press the button, and wait for the last answer."""
+        self.disclose("#advanced")
         self.page.select_option("#method", method)
         for name, value in settings.items():
             self.page.fill(f"#setting-{name}", str(value))
         self.page.click("#run")
-        self.page.locator("#progress", has_text="done in").wait_for()
+        self.page.locator("#progress", has_text="Tagged").wait_for()
+
+    def disclose(self, details: str) -> None:
+        """Open a disclosure, unless it is open."""
+        if self.page.locator(details).get_attribute("open") is None:
+            self.page.click(f"{details} > summary")
 
     def download(self, kind: str, folder: Path) -> Path:
         self.page.select_option("#format", kind)
@@ -101,6 +107,7 @@ class Visit:
 
     def bars(self) -> dict[str, tuple[str, str]]:
         """By label, the number of the method and that of plain CLIP, once both are there."""
+        self.disclose("#more")
         self.page.locator("#bars .beside").first.wait_for()
         rows = self.page.locator("#bars button").all()
         return {

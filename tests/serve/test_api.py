@@ -96,6 +96,14 @@ def test_a_lower_threshold_of_a_call_brings_heat_for_the_labels_it_shows(client,
         assert entry["where"][label]["heat"] == heat.ravel().tolist()
 
 
+def test_an_image_without_labels_says_why(client):
+    (entry,) = client.tag([PHOTOS[4]], ["zebra", "pizza", "toilet"])
+    assert (entry["image"], entry["present"]) == ("cat.jpg", [])
+    assert entry["note"] == offline(labels=["zebra", "pizza", "toilet"])(PHOTOS[4]).note
+    assert entry["note"].startswith("No label scored at least 0.30. Highest: ")
+    assert "note" not in client.tag([PHOTOS[4]], ["cat"])[0]
+
+
 def test_labels_may_be_lines_commas_or_the_name_of_a_set(client):
     for given in ("person\ndog, train", ["person", "dog", "train"]):
         (entry,) = client.tag([PHOTOS[0]], given, all=True)
@@ -134,13 +142,13 @@ def test_a_broken_image_is_an_entry_and_the_others_are_tagged(client):
 @pytest.mark.parametrize(
     ("asked", "status", "said"),
     [
-        ({"method": "nonsense"}, 422, "no method 'nonsense' here; there is auto"),
-        ({"model": "ViT-L-14"}, 422, "no model 'ViT-L-14' here; there is mini"),
+        ({"method": "nonsense"}, 422, "unknown method 'nonsense'; available: auto"),
+        ({"model": "ViT-L-14"}, 422, "unknown model 'ViT-L-14'; available: mini"),
         ({"settings": {"effort": "huge"}}, 422, "effort = 'huge': choose from fast, best"),
-        ({"method": "ml-tta", "settings": {"views": 4000}}, 422, "views: give a whole number from 1 to 128"),
-        ({"settings": {"slope": 3}}, 422, "'slope' cannot be set here; of auto a call can set effort"),
-        ({"method": "clip", "where": True}, 422, "clip cannot tell where a label was found; ask auto"),
-        ({"labels": ["dog"] * 1001}, 422, "1,001 labels and synonyms are too many"),
+        ({"method": "ml-tta", "settings": {"views": 4000}}, 422, "views: must be an integer from 1 to 128"),
+        ({"settings": {"slope": 3}}, 422, "'slope' cannot be set here; available settings of auto: effort"),
+        ({"method": "clip", "where": True}, 422, "clip does not support heat maps; use auto"),
+        ({"labels": ["dog"] * 1001}, 422, "too many labels and synonyms: 1,001"),
         ({"labels": ["d" * 201]}, 422, "has 201 characters; the limit is 200"),
         ({"labels": " , "}, 422, "is empty"),
         ({"labels": ["a\0b"]}, 422, "contains a control character"),
@@ -165,7 +173,7 @@ def test_what_is_not_offered_is_refused_with_a_sentence(client, asked, status, s
             "application/json",
             b'{"images": [{"url": "http://127.0.0.1/"}]}',
             422,
-            "fetches nothing from addresses",
+            "does not fetch URLs",
         ),
         ("application/json", b'{"images": [{"data": ""}], "labelz": []}', 422, "labelz: Extra inputs"),
         ("application/json", b"[" * 100_000, 422, "the body"),
@@ -185,10 +193,11 @@ def test_what_a_server_has_can_be_asked(client, url):
         ("clip", False, False),
     ]
     assert {"voc", "coco", "everyday", "nuswide"} <= set(client.labels())
+    assert "kitten" in httpx.get(f"{url}/v1/labels/everyday").json()["synonyms"]["cat"]
     assert client.ready()
     assert httpx.get(f"{url}/health").json() == {"status": "ok"}
     assert 'mltta_calls_total{route="/v1/models",status="200"}' in httpx.get(f"{url}/metrics").text
-    assert httpx.get(f"{url}/nothing").json()["error"].startswith("there is nothing here")
+    assert httpx.get(f"{url}/nothing").json()["error"].startswith("no such route")
 
 
 def test_answers_are_written_as_the_command_line_writes_them(client, url):
@@ -228,7 +237,7 @@ def test_label_lists_are_kept_up_to_a_bound_and_answers_stay_the_same():
 
 def test_an_answer_that_takes_too_long_is_given_up_and_the_next_call_is_served():
     with serving(("ml-tta", "clip"), limits=Limits(seconds=1)) as url, Client(url, retries=0) as client:
-        with pytest.raises(ServerError, match="no answer within 1 seconds"):
+        with pytest.raises(ServerError, match="timeout after 1 seconds"):
             client.tag(PHOTOS, LABELS, method="ml-tta", settings={"views": 16, "steps": 8})
         end, found = time.monotonic() + 60, []
         while not found and time.monotonic() < end:

@@ -128,6 +128,7 @@ def test_markup_in_a_file_name_or_a_label_stays_text(visit, tmp_path):
     assert tile.locator(".file").inner_text() == photo.name
     tile.click()
     assert seen.page.locator("#name").inner_text() == photo.name
+    seen.disclose("#more")
     assert HOSTILE in seen.page.locator("#bars b").all_inner_texts()
     assert seen.page.locator("img[onerror], img[src=x]").count() == 0
 
@@ -148,7 +149,7 @@ def test_an_empty_list_of_labels_is_a_sentence_on_the_page(visit):
     seen.add(PHOTOS / "cat.jpg")
     seen.type_labels(" , ")
     seen.page.click("#run")
-    assert seen.page.get_by_role("alert").inner_text().startswith("There is no label yet.")
+    assert seen.page.get_by_role("alert").inner_text() == "Type at least one label.\n×"
     seen.page.click("#dismiss")
     assert not seen.page.get_by_role("alert").is_visible()
 
@@ -160,7 +161,7 @@ def test_the_keyboard_is_enough(visit):
     seen.type_labels(LABELS)
     page.focus("#run")
     press("Enter")
-    page.locator("#progress", has_text="done in").wait_for()
+    page.locator("#progress", has_text="Tagged").wait_for()
     press("/")
     assert page.locator("#search").evaluate("(box) => box === document.activeElement")
     page.focus(".tile[tabindex='0']")
@@ -176,6 +177,91 @@ def test_the_keyboard_is_enough(visit):
     assert page.locator(":focus .file").inner_text() == "cat.jpg"
 
 
+def test_method_and_model_are_under_advanced(visit):
+    seen = visit()
+    page = seen.page
+    page.locator("#method option").first.wait_for(state="attached")
+    assert [page.locator(f"#{name}").is_visible() for name in ("list", "method", "model")] == [
+        True,
+        False,
+        False,
+    ]
+    seen.disclose("#advanced")
+    assert page.locator("#method").is_visible()
+    assert page.locator("#model").is_visible()
+
+
+def test_a_photo_shows_its_labels_and_under_advanced_all_scores_and_clip(visit):
+    seen = visit()
+    page = seen.page
+    seen.add(PHOTOS / "dogs.jpg")
+    seen.type_labels(LABELS)
+    seen.tag("auto")
+    calls = sum(url.endswith("/v1/tag") for url in seen.requests)
+    seen.tile("dogs.jpg").click()
+    shown = page.locator("#bars b").all_inner_texts()
+    assert shown == seen.tile("dogs.jpg").locator(".said").inner_text().split(", ")
+    assert page.locator("#bars .beside").count() == 0
+    assert not page.locator("#took").is_visible()
+    page.click("#bars button[data-label=dog]")
+    assert page.locator(".captions p").inner_text() == "Captions of similar pictures"
+    assert page.locator(".captions li").count()
+    assert not page.locator(".captions small").first.is_visible()
+    assert page.locator("#hint").inner_text() == "Red: where “dog” was found. Dark: the rest of the photo."
+    assert sum(url.endswith("/v1/tag") for url in seen.requests) == calls, (
+        "plain CLIP is asked under Advanced only"
+    )
+    assert len(seen.bars()) == 6 > len(shown)
+    assert page.locator("#took").is_visible()
+    assert page.locator(".captions small").first.is_visible()
+
+
+def test_a_photo_without_labels_says_why(visit):
+    seen = visit()
+    seen.add(PHOTOS / "cat.jpg")
+    seen.type_labels("zebra, pizza, toilet")
+    seen.tag("auto")
+    why = r"No label scored at least 0\.30\. Highest: (zebra|pizza|toilet) 0\.[012]\d"
+    assert re.fullmatch(why, seen.tile("cat.jpg").locator(".said").inner_text())
+    seen.tile("cat.jpg").click()
+    assert re.fullmatch(why, seen.page.locator("#hint").inner_text())
+
+
+def test_search_knows_synonyms_and_the_filter_drops_labels_without_photos(visit):
+    seen = visit()
+    page = seen.page
+    seen.add(PHOTOS / "cat.jpg", PHOTOS / "dogs.jpg")
+    seen.type_labels("cat, dog | samoyed")
+    seen.tag("auto")
+    chips = page.locator("#chips button")
+    assert {"cat", "dog"} == {chip.get_attribute("data-label") for chip in chips.all()}
+    for word, file in (
+        ("kitten", "cat.jpg"),
+        ("kittens", "cat.jpg"),
+        ("puppy", "dogs.jpg"),
+        ("samoy", "dogs.jpg"),
+    ):
+        page.fill("#search", word)
+        assert page.locator(".tile .file").all_inner_texts() == [file], word
+    page.fill("#search", "itten")
+    assert page.locator(".none").inner_text() == "No photos match."
+    page.fill("#search", "")
+    page.click("#chips button[data-label=cat]")
+    assert [chip.get_attribute("data-label") for chip in chips.all()] == ["cat"]
+
+
+def test_a_small_photo_is_enlarged_on_the_color_of_the_page(visit, tmp_path):
+    Image.open(PHOTOS / "cat.jpg").resize((90, 60)).save(tmp_path / "small.png")
+    seen = visit()
+    seen.add(tmp_path / "small.png")
+    seen.type_labels("cat, dog")
+    seen.tag("auto")
+    seen.tile("small.png").click()
+    seen.page.wait_for_function("document.getElementById('large').getBoundingClientRect().width === 270")
+    back = seen.page.locator("figure").evaluate("(box) => getComputedStyle(box).backgroundColor")
+    assert back == "rgb(238, 239, 240)"
+
+
 def test_a_dropped_folder_gives_its_photos_with_their_paths(visit, tmp_path):
     folder = tmp_path / "holiday"
     (folder / "inner").mkdir(parents=True)
@@ -188,7 +274,7 @@ def test_a_dropped_folder_gives_its_photos_with_their_paths(visit, tmp_path):
         hand.send("Input.dispatchDragEvent", {"type": kind, "x": 700, "y": 400, "data": held})
     seen.page.locator(".tile").wait_for()
     assert seen.page.locator(".tile").get_attribute("title") == "holiday/inner/cat.jpg"
-    assert seen.page.locator("#left-out").inner_text() == "1 file that is no photo was left out."
+    assert seen.page.locator("#left-out").inner_text() == "Skipped 1 file that is not an image."
 
 
 def test_thousands_of_photos_are_few_tiles_in_the_page(visit):
@@ -284,10 +370,11 @@ def test_pictures_of_the_page_for_the_docs(visit, tmp_path):
     for name, width, height in (("desktop", 1280, 820), ("phone", 360, 740)):
         seen = visit(viewport={"width": width, "height": height}, reduced_motion="reduce")
         seen.add(*(PHOTOS / f"{photo}.jpg" for photo in FREE))
+        seen.page.select_option("#list", "everyday")
         seen.tag("auto")
+        seen.page.click("#advanced > summary")
         if name == "desktop":
             picture(seen, "page-gallery")
         seen.tile("bee.jpg").click()
-        seen.bars()
         seen.page.click("#bars button[data-label=bee]")
         picture(seen, f"page-{name}")

@@ -218,7 +218,9 @@ def test_a_full_disk_costs_the_cache_and_not_the_run(tmp_path, monkeypatch, capl
     done = run(photos, EPISODIC, tmp_path, batch_size=2)
     assert [bits(result) for result in done.results] == want
     told = [record.getMessage() for record in caplog.records if "not cached" in record.getMessage()]
-    assert told == ["features are not cached from here on: [Errno 28] No space left on device"]
+    assert told == [
+        "cannot write features; the rest of this run is not cached: [Errno 28] No space left on device"
+    ]
 
     monkeypatch.undo()
     again = run(photos, EPISODIC, tmp_path / "again", cache=tmp_path / "features")

@@ -26,7 +26,9 @@ def test_what_is_told_is_done(mini) -> None:
 
 @pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"batch_size": -1}, {"workers": -1}, {"threads": 0}])
 def test_what_cannot_be_done_is_refused(wrong) -> None:
-    with pytest.raises(ConfigError, match="a batch size and threads of at least 1 and 0 or more workers"):
+    with pytest.raises(
+        ConfigError, match="batch size and threads must be at least 1, and workers at least 0"
+    ):
         Execution(**wrong)
 
 
@@ -51,7 +53,7 @@ def test_choices_are_logged_for_those_who_ask(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.DEBUG, "mltta"):
         backbone = load_backbone("mini", device="cpu")
         at_once, threads = backbone.engine.batches().size, Execution().decoders(backbone)
-    said = [f"{at_once} images at a time", f"{threads} threads decode"]
+    said = [f"{at_once} images at a time", f"decoding images with {threads} threads"]
     for word in (*said, "mini on cpu", "float32", "8 views at a time"):
         assert word in caplog.text
 

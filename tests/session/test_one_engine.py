@@ -164,3 +164,17 @@ def test_a_photo_may_bring_a_decision_of_its_own(photos):
     plain, own = tagger(asked)
     assert [item["score"] for item in plain] == [item["score"] for item in own]
     assert own.present == [own[0]["label"]]
+
+
+def test_a_first_run_scores_as_the_next_does(photos, tmp_path, monkeypatch):
+    """The first tagger of a model encodes the vocabulary, the next one looks it up."""
+    monkeypatch.setenv("MLTTA_CACHE", str(tmp_path))
+    fresh = golden.backbone.__wrapped__("vit")
+    first, second = (
+        [
+            [item["score"] for item in tags]
+            for tags in Tagger(fresh, ["dog"], captions=False)(list(photos.images))
+        ]
+        for _ in range(2)
+    )
+    assert first == second

@@ -146,17 +146,17 @@ def test_a_base_is_fetched_once_nothing_but_data_and_every_failure_is_one_clear_
     assert CaptionBase.load(fetched).texts == TEXTS
     assert any(asked.startswith("GET /org/captions/resolve/") for asked in hub.asked)
     assert not any("code.py" in asked for asked in hub.asked)
-    assert unknown.startswith("org/unknown could not be fetched from the Hugging Face hub: ")
+    assert unknown.startswith("org/unknown could not be downloaded from the Hugging Face Hub: ")
     assert sent == (
-        f"{folder} was not sent: the hub does not let you write to org/new. Log in with `hf auth login` and a token "
-        "that may write there."
+        f"{folder} was not uploaded: you have no permission to write to org/new. Log in with "
+        "`hf auth login` and a token with write access."
     )
     hub.shutdown()
     hub.server_close()
     again, unknown, sent, seconds = run(folder, hub, tmp_path)
     assert again == fetched  # from the cache
-    assert "org/unknown is not on this machine and the Hugging Face hub cannot be reached" in unknown
-    assert sent.endswith("was not sent: the Hugging Face hub cannot be reached. Try again when it can.")
+    assert "org/unknown is not cached and the Hugging Face Hub cannot be reached" in unknown
+    assert sent.endswith("was not uploaded: the Hugging Face Hub cannot be reached. Try again later.")
     assert float(seconds) < 10
 
 

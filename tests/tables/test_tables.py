@@ -41,10 +41,10 @@ def test_markdown_puts_the_paper_beside_ours():
 | --- | ---: | ---: | ---: |
 | *RN50* |  |  |  |
 | CLIP | 47.53 | 47.50 (−0.03) | 75.91 |
-| ML-TTA | 51.58 | **51.40** (−0.18, 50.9 to 51.9) | 78.62<sup>a</sup> |
+| ML-TTA | 51.58 | **51.40** (−0.18, −0.6 to +0.3) | 78.62<sup>a</sup> |
 
 - <sup>a</sup> no images
-- In brackets: ours minus the paper's, then the interval of ours.
+- In brackets: ours minus the paper's, and its 95% interval over images.
 - Half of COCO.
 """
     )
@@ -61,10 +61,10 @@ Main, mAP
 ────────────────────────────────────────────────────────
 RN50
   CLIP    47.53                 47.50 (−0.03)      75.91
-  ML-TTA  51.58  51.40* (−0.18, 50.9 to 51.9)  78.62 [a]
+  ML-TTA  51.58  51.40* (−0.18, −0.6 to +0.3)  78.62 [a]
 ────────────────────────────────────────────────────────
 [a] no images
-In brackets: ours minus the paper's, then the interval of ours.
+In brackets: ours minus the paper's, and its 95% interval over images.
 Half of COCO.
 *: our best.
 """
@@ -85,11 +85,11 @@ def test_latex_spans_the_two_sources_with_booktabs():
 \midrule
 \multicolumn{4}{l}{\textit{RN50}} \\
 CLIP & 47.53 & 47.50 ($-$0.03) & 75.91 \\
-ML-TTA & 51.58 & \textbf{51.40} ($-$0.18, 50.9 to 51.9) & 78.62$^{a}$ \\
+ML-TTA & 51.58 & \textbf{51.40} ($-$0.18, $-$0.6 to +0.3) & 78.62$^{a}$ \\
 \bottomrule
 \end{tabular}
 \par\footnotesize $^{a}$ no images
-\par\footnotesize In brackets: ours minus the paper's, then the interval of ours.
+\par\footnotesize In brackets: ours minus the paper's, and its 95\% interval over images.
 \par\footnotesize Half of COCO.
 \end{table}
 """
@@ -109,12 +109,13 @@ def test_html_names_rows_columns_and_groups():
 <tbody>
 <tr><th class="group" colspan="4" scope="rowgroup">RN50</th></tr>
 <tr><th scope="row">CLIP</th><td>47.53</td><td>47.50 <small>(−0.03)</small></td><td>75.91</td></tr>
-<tr><th scope="row">ML-TTA</th><td>51.58</td><td><b>51.40</b> <small>(−0.18, 50.9 to 51.9)</small></td>"""
+<tr><th scope="row">ML-TTA</th><td>51.58</td><td><b>51.40</b> <small>(−0.18, −0.6 to +0.3)</small></td>"""
         """<td>78.62<sup>a</sup></td></tr>
 </tbody>
 </table></div>
 <ul class="notes"><li><sup>a</sup> no images</li>"""
-        """<li>In brackets: ours minus the paper&#x27;s, then the interval of ours.</li><li>Half of COCO.</li></ul>
+        """<li>In brackets: ours minus the paper&#x27;s, and its 95% interval over images.</li>"""
+        """<li>Half of COCO.</li></ul>
 </figure>
 """
     )
@@ -145,7 +146,7 @@ def test_json_reads_back_as_the_same_table(table):
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"rows": [{"name": "x"}]}', '{"rows": 3}'])
 def test_other_json_is_refused(text):
-    with pytest.raises(ConfigError, match="not a table"):
+    with pytest.raises(ConfigError, match="Not a table"):
         Table.from_json(text)
 
 
@@ -295,7 +296,7 @@ def test_a_row_of_the_wrong_length_is_refused():
 
 
 def test_numbers_that_are_none_are_refused():
-    with pytest.raises(ConfigError, match="ours=nan; give None"):
+    with pytest.raises(ConfigError, match="ours=nan; use None"):
         Cell(ours=float("nan"))
     with pytest.raises(ConfigError, match="both or neither"):
         Cell(ours=1, low=0)

@@ -1,19 +1,19 @@
-"""Only speed: everything works without this room, and gives the same numbers (docs/speed.md says how near).
+"""Optional optimizations: results are the same without them (docs/speed.md quantifies the differences).
 
-The core reaches it through `mltta.model.acceleration` alone, one file a kind of device. Each trick has a name and can
-be left out: `load_backbone(accelerate="shared-prefix,graphs")`, or MLTTA_ACCELERATE for a whole process.
+The core uses this package through `mltta.model.acceleration` only, with one file per kind of device. Each optimization
+can be disabled by name: `load_backbone(accelerate="shared-prefix,graphs")`, or MLTTA_ACCELERATE for the process.
 """
 
-#: what each trick does
+#: description of each optimization
 TRICKS = {
-    "shared-prefix": "the labels' context runs through the text tower once, padding never",
-    "allocation": "CPU: freed memory is kept for the next layer",
-    "folding": "CPU: batch norms are folded into the convolutions before them",
-    "search": "captions by the million: half precision on a GPU, FAISS on a CPU",
-    "views": "GPU: three kernels make all views of a batch there, where Triton can compile them",
-    "draws": "GPU: the random numbers of all views of a batch at once",
-    "patches": "GPU: the patches of a ViT by one product",
-    "graphs": "GPU: few views and few contexts are replayed from CUDA graphs",
-    "tensor-cores": "GPU: products of the text side in TF32",
-    "jacobian": "GPU: first-step gradients of long runs from a kept Jacobian",
+    "shared-prefix": "run the labels' shared context through the text tower once, and skip padding",
+    "allocation": "CPU: keep freed memory for the next layer",
+    "folding": "CPU: fold batch norms into the preceding convolutions",
+    "search": "for millions of captions: half precision on a GPU, FAISS on a CPU",
+    "views": "GPU: render all views of a batch with three Triton kernels",
+    "draws": "GPU: draw the random numbers of all views of a batch at once",
+    "patches": "GPU: compute ViT patch embeddings as one matrix product",
+    "graphs": "GPU: replay small batches of views and contexts from CUDA graphs",
+    "tensor-cores": "GPU: use TF32 for matrix products of the text tower",
+    "jacobian": "GPU: compute first-step gradients of long runs from a stored Jacobian",
 }

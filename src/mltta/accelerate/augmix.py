@@ -1,6 +1,6 @@
-"""AugMix on a device: the mixes of `mltta.images.augmix`, drawn from the same numbers, for all views at once.
+"""AugMix on a device: the same mixes as `mltta.images.augmix`, from the same random numbers, for all views at once.
 
-At each depth of the chains the operations fall into two kinds, and each kind runs as one batch: lookup tables
+At each depth of the chains there are two kinds of operations, each run as one batch: lookup tables
 (autocontrast, equalize, posterize, solarize) and affine maps (rotate, shear, translate).
 """
 
@@ -22,24 +22,24 @@ from mltta.images.geometry import Floats, Ints
 _NAMES = tuple(OPERATIONS)
 _LOOKUPS = ("autocontrast", "equalize", "posterize", "solarize")
 _MOVES = tuple(name for name in _NAMES if name not in _LOOKUPS)
-# Pillow cuts fractions off; float32 may fall a hair short of a whole level that Pillow reaches.
+# Pillow truncates; float32 may be slightly below an integer level that Pillow reaches.
 _HAIR = 1 / 512
 
 
 class _Steps(NamedTuple):
-    """Operations of one kind at one depth: the chain, view * CHAINS + chain, and how it is changed."""
+    """Operations of one kind at one depth: indices of chains (view * CHAINS + chain), and their parameters."""
 
     row: Ints
     level: Floats
     sign: Ints
 
     def whole(self, maximum: float) -> Ints:
-        """Turn levels of at most 10 into whole numbers of at most `maximum`."""
+        """Convert levels of at most 10 to integers of at most `maximum`."""
         return (self.level * maximum / 10).astype(np.int64)
 
 
 def mix_views(views: Tensor, plans: Plans) -> Tensor:
-    """Mix every view, whole levels (V, 3, S, S) in uint8, with its chains: fractions of levels in [0, 255], float32."""
+    """Mix every view (V, 3, S, S), uint8, with its chains; returns fractional levels in [0, 255], float32."""
     chains = views[:, None].repeat(1, CHAINS, 1, 1, 1).flatten(0, 1)  # (V * CHAINS, 3, S, S)
     for depth in range(LONGEST_CHAIN):
         operation = plans.operation[:, :, depth].ravel()
@@ -58,7 +58,7 @@ def mix_views(views: Tensor, plans: Plans) -> Tensor:
 
 
 def _apply_lookups(chains: Tensor, steps: dict[str, _Steps]) -> None:
-    """Run the operations that look at each pixel alone, given the histogram of its channel, in place."""
+    """Apply operations on single pixels, given the histogram of their channel, in place."""
     rows = np.concatenate([steps[name].row for name in _LOOKUPS])
     if not len(rows):
         return
@@ -84,7 +84,7 @@ def _apply_lookups(chains: Tensor, steps: dict[str, _Steps]) -> None:
 
 @lru_cache(maxsize=8)
 def _stretching(device: torch.device) -> Tensor:
-    """Tabulate autocontrast, (lowest, highest, level), in Pillow's own order of float64 operations."""
+    """Tabulate autocontrast (lowest, highest, level), with Pillow's order of float64 operations."""
     level = np.arange(256)
     table = np.empty((256, 256, 256), np.uint8)
     table[:] = level
@@ -95,7 +95,7 @@ def _stretching(device: torch.device) -> Tensor:
 
 
 def _equalizing(histogram: Tensor, highest: Tensor) -> Tensor:
-    """Make the tables (n, 256) of Pillow's equalize, all in whole numbers."""
+    """Compute the tables (n, 256) of Pillow's equalize, in integers."""
     below = histogram.cumsum(1, dtype=torch.int32) - histogram
     last = histogram.gather(1, highest[:, None])
     step = (histogram.sum(1, keepdim=True, dtype=torch.int32) - last) // 255
@@ -105,13 +105,13 @@ def _equalizing(histogram: Tensor, highest: Tensor) -> Tensor:
 
 
 def _apply_moves(chains: Tensor, steps: dict[str, _Steps]) -> None:
-    """Run the operations that move pixels, bilinearly, in place; what comes from outside is black."""
+    """Apply operations that move pixels, bilinearly, in place; the outside is black."""
     rows = np.concatenate([steps[name].row for name in _MOVES])
     if not len(rows):
         return
     size = chains.shape[-1]
     matrices = np.concatenate([_matrices(name, steps[name], size) for name in _MOVES])
-    # From pixels, whose centres lie at a half, to grid_sample's coordinates, which run from -1 to 1.
+    # Convert pixel coordinates, with centres at 0.5, to grid_sample's range of -1 to 1.
     matrices[:, :, 2] = matrices[:, :, 0] + matrices[:, :, 1] - 1 + matrices[:, :, 2] * (2 / size)
     rows_at = upload(rows, chains.device)
     a, b, c = upload(matrices.astype(np.float32), chains.device)[:, None, None].unbind(-1)  # (n, 1, 1, 2)
@@ -124,7 +124,7 @@ def _apply_moves(chains: Tensor, steps: dict[str, _Steps]) -> None:
 
 
 def _matrices(name: str, steps: _Steps, size: int) -> NDArray[np.float64]:
-    """Map output to input pixels as `mltta.images.augmix` does, (n, 2, 3)."""
+    """Maps (n, 2, 3) from output to input pixels, as in `mltta.images.augmix`."""
     matrices = np.zeros((len(steps.row), 2, 3))
     matrices[:, [0, 1], [0, 1]] = 1
     axis = 0 if name.endswith("x") else 1

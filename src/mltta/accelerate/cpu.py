@@ -1,4 +1,4 @@
-"""What is sped up on a CPU: memory kept, norms folded, the labels' context run once, FAISS for many captions."""
+"""CPU optimizations: freed memory is reused, norms are folded, the label context runs once, FAISS for many captions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from mltta.model.acceleration import Acceleration
 from mltta.model.label_encoder import LabelEncoder, Prompts, TextTower
 from mltta.model.search import Search
 
-# glibc's names for what mallopt sets.
+# glibc's constants for mallopt.
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
-#: networks in whose blocks a norm that stands behind a convolution reads it, and is its only reader
+#: networks in which a norm after a convolution is the only consumer of its output
 FOLDED = (EfficientNet, ModifiedResNet)
 
 
 class CpuAcceleration(Acceleration):
-    """The tricks of a CPU."""
+    """The CPU optimizations."""
 
     def start(self, visual: nn.Module) -> None:
         if "allocation" in self.tricks:
@@ -46,11 +46,11 @@ class CpuAcceleration(Acceleration):
 
 @cache
 def keep_freed_memory() -> None:
-    """Ask the C library to keep large freed blocks instead of giving them back to the system at once.
+    """Make the C library reuse large freed blocks instead of returning them to the system immediately.
 
-    An image tower frees and asks for the same tens of megabytes layer after layer; fetching them from the system
-    anew each time took 40% of the encoding time. Does nothing where the C library is another, or where the user
-    has set its environment variables.
+    An image tower frees and allocates the same tens of megabytes layer after layer; getting them from the system
+    each time took 40% of the encoding time. No effect with another C library, or if the user has set its
+    environment variables.
     """
     if not sys.platform.startswith("linux") or any(name.startswith("MALLOC_") for name in os.environ):
         return
@@ -64,9 +64,9 @@ def keep_freed_memory() -> None:
 
 
 def fold_norms(visual: nn.Module) -> int:
-    """Fold batch norms into the convolutions before them, in place, and say how many; other towers stay as they are.
+    """Fold batch norms into the preceding convolutions, in place, and return how many; other towers are unchanged.
 
-    The function stays the same, with a walk through memory less for each.
+    The function stays the same, with one memory pass less per norm.
     """
     trunk = getattr(visual, "trunk", visual)
     if not isinstance(trunk, FOLDED):
@@ -77,7 +77,7 @@ def fold_norms(visual: nn.Module) -> int:
             plain = type(convolution) in (nn.Conv2d, Conv2dSame) and convolution.weight.dtype == torch.float32
             if plain and isinstance(norm, nn.BatchNorm2d) and norm.running_mean is not None:
                 setattr(block, name, fuse_conv_bn_eval(convolution, norm))
-                # timm's norms end in an activation
+                # timm's norms include an activation
                 setattr(block, behind, getattr(norm, "act", nn.Identity()))
                 folded += 1
     trunk.to(memory_format=torch.channels_last)

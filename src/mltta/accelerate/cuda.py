@@ -1,4 +1,4 @@
-"""What is sped up on an NVIDIA GPU: views made there, towers compiled and replayed, gradients from a Jacobian."""
+"""NVIDIA GPU optimizations: views rendered on the device, towers compiled and replayed, gradients from a Jacobian."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger("mltta")
 
 
 class CudaAcceleration(Acceleration):
-    """The tricks of an NVIDIA GPU."""
+    """The NVIDIA GPU optimizations."""
 
     def start(self, visual: nn.Module) -> None:
         if "patches" in self.tricks:
@@ -59,27 +59,25 @@ class CudaAcceleration(Acceleration):
 
 @lru_cache(maxsize=16)
 def kernels_work(device: torch.device) -> bool:
-    """Whether Triton, which torch brings along on Linux, is here and can compile: tried with one pixel."""
+    """Whether Triton (included with torch on Linux) can compile here: tested with one pixel."""
     try:
         pixel = torch.zeros(1, 1, 3, dtype=torch.uint8)
         DeviceViews(Preprocess(size=1), device).render([pixel], ViewSpec(count=1), 0, [""])
-    except Exception as error:  # no Triton, no compiler, a GPU too old: many ways
-        log.warning(
-            "views are made on the CPU, because Triton's kernels do not work here: %s", type(error).__name__
-        )
+    except Exception as error:  # no Triton, no compiler, an old GPU: many types
+        log.warning("rendering views on the CPU, because Triton does not work here: %s", type(error).__name__)
         return False
     return True
 
 
 def speed_up_patches(visual: nn.Module) -> None:
-    """Let the convolution that cuts images into patches run as a product: on GPUs such convolutions are slow."""
+    """Run the patch convolution as a matrix product: such convolutions are slow on GPUs."""
     conv = getattr(visual, "conv1", None)
     if isinstance(conv, nn.Conv2d) and conv.stride == conv.kernel_size and conv.padding == (0, 0):
         conv.forward = partial(embed_patches, conv)  # type: ignore[method-assign]
 
 
 def embed_patches(conv: nn.Conv2d, images: Tensor) -> Tensor:
-    """What the convolution gives for images (B, 3, H, W), channels last in memory as they should be: (B, W, h, w)."""
+    """Output (B, W, h, w) of the convolution for images (B, 3, H, W), which should be channels-last in memory."""
     down, across = conv.kernel_size
     batch, channels, height, width = images.shape
     rows, columns = height // down, width // across

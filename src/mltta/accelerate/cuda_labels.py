@@ -1,7 +1,7 @@
-"""Labels on a GPU: forwards replayed from a recording, products on the tensor cores, a kept Jacobian in long runs.
+"""Labels on a GPU: forward passes replayed from CUDA graphs, TF32 products, a stored Jacobian in long runs.
 
-The Jacobian is the derivative of the labels' features with respect to the context, a constant of model, labels and
-template: every image's first step starts from the same context, so its gradient is one product with this constant.
+The Jacobian is the derivative of the labels' features with respect to the context, constant for a model, labels and
+template. Every image's first step starts from the same context, so its gradient is one product with it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mltta.accelerate.labels import PackedLabelEncoder
 from mltta.model.label_encoder import LabelEncoder, PullBack
 
 log = logging.getLogger("mltta")
-# Up to so many contexts a forward pass is replayed: it takes less time to compute than to launch.
+# Up to this many contexts a forward pass is replayed, because launching takes longer than computing.
 GRAPHED_CONTEXTS = 4
-# A Jacobian pays from so many images on: making it costs as much as adapting about that many, in passes of such bytes.
+# From this many images a Jacobian pays off: computing it costs as much as adapting them. Passes have this many bytes.
 IMAGES, BYTES = 512, 2 * 2**30
 _lock = threading.Lock()
 _wanted = 0
@@ -31,11 +31,11 @@ _before = False
 
 
 class CudaLabelEncoder(PackedLabelEncoder):
-    """Which of its tricks are on, its fields say."""
+    """Label encoder with optimizations enabled by its fields."""
 
-    # ten times as many labels then take ten times as long, not a hundred
+    # ten times as many labels then take ten times as long, not a hundred times
     most_tokens = 320
-    #: take first-step gradients from a kept Jacobian: None decides by itself
+    #: whether first-step gradients use a stored Jacobian; None decides automatically
     jacobian: bool | None = None
     graphs, tf32 = True, True
 
@@ -46,7 +46,7 @@ class CudaLabelEncoder(PackedLabelEncoder):
         self._graphs: dict[int, CudaGraph] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without recordings, which belong to this process."""
+        """Drop CUDA graphs, which are specific to this process."""
         return super().__getstate__() | {"_graphs": {}}
 
     def initial(self) -> tuple[Tensor, PullBack]:
@@ -58,14 +58,14 @@ class CudaLabelEncoder(PackedLabelEncoder):
         keep = self._jacobian_pays() if self.jacobian is None else self.jacobian
         if self._jacobian is None and self.context.ndim == 2 and keep:
             self._jacobian = label_jacobian(self)
-            log.debug("first-step gradients come from a kept Jacobian, %.1f GB", self._jacobian.nbytes / 1e9)
+            log.debug("first-step gradients use a stored Jacobian, %.1f GB", self._jacobian.nbytes / 1e9)
         if self._jacobian is None:
             return pull_back(gradients)
         with self._products():
             return (gradients.flatten(1) @ self._jacobian).view(-1, *self.context.shape)
 
     def _jacobian_pays(self) -> bool:
-        """On a GPU, in long runs, where it fits into a quarter of the free memory."""
+        """Whether to use the Jacobian: on a GPU, in long runs, if it fits into a quarter of the free memory."""
         if not self.context.is_cuda or self._pulled < IMAGES:
             return False
         size = 4 * self.features.numel() * self.context.numel()
@@ -88,9 +88,9 @@ class CudaLabelEncoder(PackedLabelEncoder):
 
 @contextmanager
 def tensor_cores() -> Iterator[None]:
-    """Let float32 products on a GPU run in TF32: ten bits of mantissa, several times as fast; nothing on a CPU.
+    """Run float32 products on a GPU in TF32 (10 mantissa bits, several times faster); no effect on a CPU.
 
-    The switch is one for all threads: the last to leave puts it back.
+    The switch is global: the last thread to leave restores it.
     """
     global _wanted, _before
     with _lock:
@@ -108,13 +108,13 @@ def tensor_cores() -> Iterator[None]:
 
 
 def label_jacobian(encoder: LabelEncoder, max_bytes: int = BYTES) -> Tensor:
-    """Matrix (C·D, M·W): row (c, d) is the gradient of label c's feature d at the initial context.
+    """Jacobian (C·D, M·W): row (c, d) is the gradient of label c's feature d at the initial context.
 
-    Each label gets a copy of the context, so that one backward pass gives a row of every label: D passes in all.
+    Each label gets a copy of the context, so that one backward pass yields a row of every label: D passes in total.
     """
     at_once = max(1, min(16, max_bytes // (16 * encoder.context.shape[1] * encoder.plain_tokens)))
     context = encoder.context.expand(len(encoder), -1, -1)[None].clone().requires_grad_()  # (1, C, M, W)
-    # the kernel that can be differentiated in batches
+    # this kernel supports batched differentiation
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         features = encoder.plain(context)  # (1, C, D)
         labels, dim = features.shape[1:]

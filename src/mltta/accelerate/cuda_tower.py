@@ -1,4 +1,4 @@
-"""An image tower on a GPU: compiled for long runs, replayed from a recording for few views."""
+"""An image tower on a GPU: compiled for long runs, replayed from CUDA graphs for few views."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from torch import Tensor
 from mltta.model.passes import ImageTower
 
 log = logging.getLogger("mltta")
-# Up to so many views, about those of one image, a pass is replayed.
+# Up to this many views, about those of one image, a pass is replayed.
 GRAPHED_VIEWS = 128
 
 
 class CudaGraph:
-    """A CUDA graph of a function of one tensor: all its kernels launched at once, for one caller at a time."""
+    """A CUDA graph of a function of one tensor: launches all its kernels at once, for one caller at a time."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], example: Tensor):
         self._lock = threading.Lock()
         self._input = example.clone()
-        with torch.cuda.device(example.device):  # the recording is made on the current one
+        with torch.cuda.device(example.device):  # capture uses the current device
             stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                for _ in range(3):  # libraries choose their kernels and workspaces before the recording
+                for _ in range(3):  # warm-up: libraries select kernels and workspaces
                     function(self._input)
             torch.cuda.current_stream().wait_stream(stream)
             self._graph = torch.cuda.CUDAGraph()
@@ -42,25 +42,25 @@ class CudaGraph:
 
 
 class CudaImageTower(ImageTower):
-    """Passes of a size that fits; ``compile`` makes them faster."""
+    """Runs passes in batches that fit; ``compile`` makes them faster."""
 
     graphs = True
 
     def __init__(self, *args: Any):
         super().__init__(*args)
-        #: views a pass of the compiled tower, 0 if it is not
+        #: views per pass of the compiled tower, 0 if not compiled
         self.compiled_for = 0
         self._compiled: Any = None
         self._graphs: dict[tuple[int, ...], CudaGraph | None] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without recordings and compiled code, which belong to this process."""
+        """Drop CUDA graphs and compiled code, which are specific to this process."""
         return self.__dict__ | {"compiled_for": 0, "_compiled": None, "_graphs": {}}
 
     def compile(self, views: int | None = None) -> None:
-        """Compile for so many views a pass: half a minute, which long runs on a GPU win back.
+        """Compile for this many views per pass: takes half a minute, which pays off in long runs on a GPU.
 
-        Where that fails, as without a C compiler, the tower goes on as it is.
+        If that fails, e.g. without a C compiler, the tower is used uncompiled.
         """
         size = min(views or self.chunk, self.chunk)
         if size == self.compiled_for:
@@ -70,8 +70,8 @@ class CudaImageTower(ImageTower):
         try:
             with torch.no_grad():
                 compiled(example.contiguous(memory_format=torch.channels_last))
-        except Exception as error:  # compilers fail in many ways
-            log.warning("the image tower could not be compiled and runs as it is: %s", type(error).__name__)
+        except Exception as error:  # compilers raise many types
+            log.warning("cannot compile the image tower; running it uncompiled: %s", type(error).__name__)
             return
         self._compiled, self.compiled_for, self.chunk = compiled, size, size
 
@@ -81,13 +81,13 @@ class CudaImageTower(ImageTower):
             return self._replayed(views)
         if 2 * n <= size or not size or views.shape[-1] != self._side:
             return self._forward(views)
-        # a compiled tower knows one size; what is missing is filled up and dropped
+        # a compiled tower has a fixed batch size; pad to it and drop the rest
         if n < size:
             views = torch.cat([views, views[:1].expand(size - n, -1, -1, -1)])
         return self._compiled(views.contiguous(memory_format=torch.channels_last))[:n]  # type: ignore[no-any-return]
 
     def _replayed(self, views: Tensor) -> Tensor:
-        """Few views take less time to compute than to launch: recorded the second time, replayed from then on."""
+        """Replay a pass of few views, for which launching dominates: captured on second use."""
         shape = tuple(views.shape)
         if shape not in self._graphs:
             self._graphs[shape] = None

@@ -1,7 +1,7 @@
-"""The random numbers of many views at once, the very ones that `mltta.images.views` draws view by view.
+"""The random numbers of many views at once, identical to those of `mltta.images.views`.
 
-Making numpy's generator takes ten times as long as drawing a crop from it. So the seeding of numpy
-(`SeedSequence`) and its generator (PCG64), whose streams numpy promises to keep, run here on arrays.
+Creating a NumPy generator takes ten times as long as drawing a crop. NumPy's seeding (`SeedSequence`) and
+generator (PCG64), whose streams are guaranteed to be stable, are therefore implemented here for arrays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _32, _LOW_32 = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 def draw_numbers(seed: int, ids: Sequence[str], count: int, stream: str, draws: int) -> Floats:
-    """Draw from [0, 1) for views 1 to count - 1 of each image, (B * (count - 1), draws)."""
+    """Draw uniform numbers in [0, 1) for views 1 to count - 1 of each image, (B * (count - 1), draws)."""
     names = (f"{seed}|{name}|{j}|{stream}" for name in ids for j in range(1, count))
     digests = b"".join(hashlib.blake2b(name.encode(), digest_size=16).digest() for name in names)
     numbers = np.empty((len(digests) // 16, draws))
@@ -44,7 +44,7 @@ def draw_numbers(seed: int, ids: Sequence[str], count: int, stream: str, draws: 
 
 
 def _seeds(digests: bytes) -> list[Words]:
-    """Do for each 16 bytes what `SeedSequence(int.from_bytes(digest, "big")).generate_state(4, uint64)` does."""
+    """`SeedSequence(int.from_bytes(digest, "big")).generate_state(4, uint64)` for each 16-byte digest."""
     pool = list(np.frombuffer(digests, ">u4").astype(np.uint32).reshape(-1, 4).T[::-1])
 
     def hashed(word: NDArray[np.uint32], constant: int, multiplier: int) -> tuple[NDArray[np.uint32], int]:
@@ -67,7 +67,7 @@ def _seeds(digests: bytes) -> list[Words]:
 
 
 def _step(state: tuple[Words, Words], increment: tuple[Words, Words]) -> tuple[Words, Words]:
-    """Give state * multiplier + increment, in 128 bits, each a high and a low half."""
+    """state * multiplier + increment in 128 bits, each as a high and a low half."""
     high, low = state
     times_high, times_low = _MULTIPLIER
     a, b, c, d = low >> _32, low & _LOW_32, times_low >> _32, times_low & _LOW_32

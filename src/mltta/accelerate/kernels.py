@@ -1,7 +1,7 @@
-"""Pillow's `resize` for many boxes of many images at once on a GPU, to the bit: in its own whole-number arithmetic.
+"""Pillow's `resize` for many boxes of many images at once on a GPU, bit-exact, in its integer arithmetic.
 
-Pillow turns a filter's weights into whole numbers of 22 bits, resamples along one axis, rounds to levels, and
-resamples along the other: three kernels for all boxes together.
+Pillow converts a filter's weights to 22-bit integers, resamples along one axis, rounds, and resamples along the
+other: three kernels for all boxes together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from mltta.accelerate.boxes import BITS, Boxes, upload
 
-# Numbers that describe a box: offset, width, 2 x (Axis, kept), whether y comes first, between, place, stride.
+# Numbers per box: offset, width, 2 x (Axis, kept), whether y comes first, between, place, stride.
 _LINE = tl.constexpr(18)
 _BITS, _ONE, _HALF = tl.constexpr(BITS), tl.constexpr(1 << BITS), tl.constexpr(1 << (BITS - 1))
 _WEIGHTS_AT_ONCE, _AT_ONCE = tl.constexpr(128), tl.constexpr(256)
@@ -23,13 +23,13 @@ _WEIGHTS_AT_ONCE, _AT_ONCE = tl.constexpr(128), tl.constexpr(256)
 def launch(
     source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, cubic: bool = False, channels_last: bool = True
 ) -> None:
-    """Resample boxes of images into their places of the output.
+    """Resample boxes of images into their places in the output.
 
     Args:
         source: all pixels of the images, uint8, flat.
-        out: any tensor in which the boxes have their places, contiguous.
-        table: (3, 256) what is written for each level of each channel, of the output's kind.
-        channels_last: a box lies there as (H, W, 3); otherwise as (3, H, W), with kept lines only.
+        out: contiguous tensor that contains the places of the boxes.
+        table: (3, 256) output value for each level of each channel, with the output's dtype.
+        channels_last: write boxes as (H, W, 3); otherwise as (3, H, W), with kept rows only.
     """
     ends = np.cumsum(boxes.between)
     parts = [
@@ -59,7 +59,7 @@ def launch(
 
 @triton.jit
 def _weigh(lines, lows, weights, side, TAPS: tl.constexpr, CUBIC: tl.constexpr):
-    """The weights of one axis of one box, as Pillow works them out."""
+    """Weights of one axis of one box, computed as in Pillow."""
     box, axis = tl.program_id(0), tl.program_id(1)
     line = lines + box * _LINE + 2 + axis * 6
     length, size, first = tl.load(line + 1), tl.load(line + 2), tl.load(line + 3)
@@ -101,14 +101,14 @@ def _weight(tap, high, centre, narrowed, CUBIC: tl.constexpr):
 
 @triton.jit
 def _taps(axis, CUBIC: tl.constexpr):
-    """The most pixels that a new pixel of one axis of one box is mixed from."""
+    """Maximum number of source pixels per output pixel, for one axis of one box."""
     reach = tl.maximum(tl.cdiv(tl.load(axis + 1), tl.load(axis + 2)), 1)
     return (reach * 2 if CUBIC else reach) * 2 + 1
 
 
 @triton.jit
 def _mixed(levels, step, weights, side, taps, here, last):
-    """Whole levels of new pixels, each mixed from some that lie a step apart; behind its last there is nothing."""
+    """Integer levels of output pixels, each a weighted sum of pixels with a fixed step; none beyond the last."""
     total = tl.full([_AT_ONCE], _HALF, tl.int32)
     for tap in range(taps):
         share = tl.load(weights + tap * side, mask=here, other=0)
@@ -119,7 +119,7 @@ def _mixed(levels, step, weights, side, taps, here, last):
 
 @triton.jit
 def _first_pass(source, lines, lows, weights, between, side, taps, CUBIC: tl.constexpr):
-    """One line of what lies between the passes: along x of a line of the image, or along y over many."""
+    """One row of the intermediate result: along x of an image row, or along y over many."""
     row, box = tl.program_id(0), tl.program_id(1)
     line = lines + box * _LINE
     along_y = tl.load(line + 14) > 0
@@ -151,10 +151,10 @@ def _first_pass(source, lines, lows, weights, between, side, taps, CUBIC: tl.con
 def _second_pass(
     between, lines, lows, weights, table, out, side, taps, CUBIC: tl.constexpr, LAST: tl.constexpr
 ):
-    """One line of a resampled box, written as the table has its levels."""
+    """One row of a resampled box, mapped through the table."""
     row, box = tl.program_id(0), tl.program_id(1)
     line = lines + box * _LINE
-    along_y = tl.load(line + 14) > 0  # the first pass; this one goes along x then
+    along_y = tl.load(line + 14) > 0  # y was the first pass, so this one runs along x
     x_length, x_kept = tl.load(line + 3), tl.load(line + 7)
     y_length, y_kept = tl.load(line + 9), tl.load(line + 13)
     if row < y_kept:

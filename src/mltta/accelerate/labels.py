@@ -1,9 +1,9 @@
-"""Encode C labels under B contexts, exactly and fast.
+"""Encode C labels with B contexts, exactly and fast.
 
-The context comes first and is the same for all labels. Under a causal mask its keys and values are
-then the same too, so it runs through the tower once per context, and each label adds only its own
-tokens, without padding: 80 labels are about 290 token positions instead of 6,160. Positions after the
-end-of-text token cannot be seen and are not computed.
+The context comes first and is the same for all labels. With a causal mask its keys and values are
+therefore also the same, so it runs through the tower once per context, and each label adds only its
+own tokens, without padding: 80 labels have about 290 token positions instead of 6,160. Positions after
+the end-of-text token cannot be seen and are not computed.
 """
 
 from __future__ import annotations
@@ -17,27 +17,25 @@ from torch import Tensor, nn
 
 from mltta.model.label_encoder import LabelEncoder, Prompts, PullBack, TextTower, pull
 
-# Activations kept for a backward pass: above this the forward is redone in pieces instead of kept.
+# Size of activations for a backward pass: above this the forward pass is recomputed in pieces.
 GRAPH_BYTES = 384 * 2**20
-# Up to so many tokens, all of them attend to all at once and a mask says which count.
+# Up to this many tokens, all attend to all at once, with a mask.
 DENSE_TOKENS = 640
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Labels that are encoded together, in groups whose own tokens are equally many, one group after another."""
+    """Labels encoded together, in groups with the same number of own tokens, one group after another."""
 
-    labels: Tensor  # their numbers
-    tokens: list[Tensor]  # of each group (n, L) token ids, the last of each the end-of-text token
-    sees: (
-        Tensor | None
-    )  # (P+T, P+T) which token sees which: with few tokens they attend in one go, under this mask
+    labels: Tensor  # their indices
+    tokens: list[Tensor]  # token ids (n, L) per group, each ending with the end-of-text token
+    sees: Tensor | None  # (P+T, P+T) attention mask; with few tokens all attend at once
 
 
 class PackedLabelEncoder(LabelEncoder):
-    """Labels of a causal tower, their context run once; towers and contexts of another kind take the plain path."""
+    """Labels of a causal tower, with a single pass of their context; other towers and contexts are not optimized."""
 
-    #: tokens of a chunk at most; None: as many as fit into GRAPH_BYTES
+    #: maximum number of tokens per chunk; None: as many as fit into GRAPH_BYTES
     most_tokens: int | None = None
 
     def __init__(self, tower: TextTower, prompts: Prompts, context: Tensor | None):
@@ -55,7 +53,7 @@ class PackedLabelEncoder(LabelEncoder):
     def _forward(self, contexts: Tensor) -> Tensor:
         return self._in_order([self._encode(contexts, chunk) for chunk in self._chunks])
 
-    @torch.enable_grad()  # whatever the caller is doing
+    @torch.enable_grad()  # independent of the caller's mode
     def linearize(self, contexts: Tensor) -> tuple[Tensor, PullBack]:
         if not self._packs(contexts):
             return super().linearize(contexts)
@@ -75,7 +73,7 @@ class PackedLabelEncoder(LabelEncoder):
         return self._in_order(parts).detach() if kept else self(contexts), pull_back
 
     def _encode(self, contexts: Tensor, chunk: _Chunk) -> Tensor:
-        """Features (B, n, D) of a chunk's labels, in the groups' order."""
+        """Features (B, n, D) of a chunk's labels, in group order."""
         tower, batch, head = self._tower, contexts.shape[0], self._head
         start = tower.embed(self._tokens[:1, : self._prompts.start]).expand(batch, -1, -1)
         own = [tower.embed(ids) + tower.positions[head : head + ids.shape[1]] for ids in chunk.tokens]
@@ -98,7 +96,7 @@ class PackedLabelEncoder(LabelEncoder):
         return torch.cat(parts, dim=1)[:, self._back]
 
     def _pack(self) -> list[_Chunk]:
-        """Group labels by the number of their own tokens, and cut the groups into chunks that fit memory."""
+        """Group labels by their number of own tokens, and split the groups into chunks that fit into memory."""
         lengths = self._end + 1 - self._head
         most = min(self._token_budget(), self.most_tokens or 2**60)
         chunks: list[tuple[list[Tensor], list[Tensor]]] = [([], [])]
@@ -123,12 +121,12 @@ class PackedLabelEncoder(LabelEncoder):
         return self._head + sum(ids.numel() for ids in tokens)
 
     def _token_budget(self) -> int:
-        """Tokens whose activations (about 20 widths a layer) fit in GRAPH_BYTES."""
+        """Number of tokens whose activations (about 20 widths per layer) fit into GRAPH_BYTES."""
         return max(64, GRAPH_BYTES // (len(self._tower.blocks) * 20 * self._tower.width * 4))
 
 
 def sees(head: int, shapes: Sequence[tuple[int, ...]], device: torch.device) -> Tensor:
-    """Which token sees which (P+T, P+T): itself and those before it, in the head or in its own label."""
+    """Attention mask (P+T, P+T): each token sees itself and earlier ones, in the head or in its own label."""
     owner = [torch.zeros(head, dtype=torch.long, device=device)]
     first = 1
     for n, length in shapes:
@@ -145,7 +143,7 @@ def attend(
     """Causal attention in x (B, P+T, W): a shared head of P tokens, then groups of n labels with L tokens each.
 
     Args:
-        seen: what ``sees`` gives, to attend in one go; None leaves out what no token sees.
+        seen: the mask of ``sees``, to attend all at once; None skips masked positions.
     """
     batch = x.shape[0]
     qkv = F.linear(x, attn.in_proj_weight, attn.in_proj_bias)
@@ -153,7 +151,7 @@ def attend(
     q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (B, H, P+T, d)
     if seen is not None and not torch.is_grad_enabled():
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
-    elif seen is not None:  # spelled out, because gradients are taken in batches
+    elif seen is not None:  # written out to support batched gradients
         scores = (q * attn.head_dim**-0.5) @ k.transpose(-1, -2)
         out = scores.masked_fill(~seen, -torch.inf).softmax(-1) @ v
     else:
@@ -164,7 +162,7 @@ def attend(
 def _attend_in_groups(
     q: Tensor, k: Tensor, v: Tensor, head: int, shapes: Sequence[tuple[int, ...]]
 ) -> Tensor:
-    """The same without computing what no token sees: for long label lists, where that is nearly everything."""
+    """Attention without computing masked positions, which are the vast majority in long label lists."""
     batch, heads = q.shape[:2]
     k_head, v_head = k[:, :, :head], v[:, :, :head]
     causal = torch.ones(head, head, dtype=torch.bool, device=q.device).triu(1)

@@ -1,4 +1,4 @@
-"""Captions by the million: half precision on a GPU, FAISS on a CPU (`pip install mltta[faiss]`)."""
+"""Search among millions of captions: half precision on a GPU, FAISS on a CPU (`pip install mltta[faiss]`)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from torch import Tensor
 from mltta.model.search import BYTES, Search
 
 log = logging.getLogger("mltta")
-# From so many captions on FAISS searches; from so many the scan on a GPU runs in half precision.
+# Minimum number of captions for FAISS, and for a half-precision scan on a GPU.
 LARGE, SCANNED_IN_HALF = 2**20, 16_384
-# Captions whose best similarity stands for them all; how many of a scan's best are compared again for each wanted.
+# Size of groups represented by their best similarity; number of candidates compared again per result.
 GROUP, AGAIN = 128, 4
 
 
 class FaissSearch(Search):
-    """Short lists are scanned plainly."""
+    """Search with FAISS; short lists are scanned."""
 
     def _find(self, rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
         if self.base.shape[0] <= LARGE or self._faiss is None:
@@ -29,23 +29,23 @@ class FaissSearch(Search):
 
     @cached_property
     def _faiss(self) -> Any:
-        """An exact index over all vectors, or None where FAISS is not installed."""
+        """An exact index of all vectors, or None if FAISS is not installed."""
         try:
             import faiss
         except ImportError:
-            log.debug("FAISS is not installed: %d captions are searched in pieces", self.base.shape[0])
+            log.debug("FAISS is not installed: searching %d captions in pieces", self.base.shape[0])
             return None
         index = faiss.IndexFlatIP(self.base.shape[1])
         index.add(self.base.contiguous().numpy())
-        log.debug("%d captions are searched by FAISS", self.base.shape[0])
+        log.debug("searching %d captions with FAISS", self.base.shape[0])
         return index
 
 
 class HalfSearch(Search):
-    """A scan in half precision, whose best are compared again in float32; short lists are scanned plainly.
+    """A half-precision scan whose best candidates are compared again in float32; short lists use float32 only.
 
-    With a long list the answer is that of the float32 scan unless more than 3 n others lie within the rounding of
-    half precision of the n-th.
+    The result equals that of the float32 scan unless more than 3 n other captions are within half-precision rounding
+    of the n-th.
     """
 
     def _at_once(self) -> int:
@@ -60,7 +60,7 @@ class HalfSearch(Search):
 
     @cached_property
     def _halves(self) -> Tensor:
-        """The vectors in half precision, filled up to whole groups with copies of the first."""
+        """The vectors in half precision, padded to whole groups with copies of the first."""
         fill = self.base[:1].expand(-self.base.shape[0] % GROUP, -1)
         return torch.cat([self.base, fill]).half()
 
@@ -70,7 +70,7 @@ class HalfSearch(Search):
         similar[:, k:] = -torch.inf
         groups = similar.view(len(rows), -1, GROUP)
         wanted = min(AGAIN * n, k)
-        # the m best lie in the m groups with the best maxima
+        # the m best are in the m groups with the highest maxima
         best = groups.amax(-1).topk(min(wanted, groups.shape[1]), sorted=False).indices  # (R, G)
         close = groups.gather(1, best[..., None].expand(-1, -1, GROUP)).flatten(1)
         at = close.topk(wanted, sorted=False).indices

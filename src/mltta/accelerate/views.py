@@ -1,7 +1,7 @@
-"""All views of many images on a device: the pictures of `mltta.images.views` to the bit, made by the device.
+"""All views of many images on a device: bit-identical to `mltta.images.views`, rendered on the device.
 
-The random numbers are the same, so each view shows the same part of its image, and it is resampled in the same
-whole-number arithmetic. AugMix may differ from the CPU's by a level here and there.
+The random numbers are the same, so each view shows the same part of its image. Resampling uses the same integer
+arithmetic. AugMix may differ from the CPU's by a level in some pixels.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from mltta.images.specs import ViewSpec
 from mltta.images.views import Preprocess
 from mltta.images.views import draw_numbers as plain_numbers
 
-# Bytes that AugMix takes for each pixel of a view.
+# Bytes needed by AugMix per pixel of a view.
 _AUGMIX_BYTES = 80
 _FIRST_TRIES = 4
 
 
 class DeviceViews:
-    """Renders the views of images on a device, equal to those of `render_views`.
+    """Renders the views of images on a device, identical to those of `render_views`.
 
     Args:
-        dtype: of the views.
-        channels_last: lay the views out in memory as (B, N, S, S, 3).
-        max_bytes: about how much memory may be used beside the images and the views.
-        own_draws: draw the random numbers of a batch at once, not by numpy's generators one by one.
+        dtype: dtype of the views.
+        channels_last: store the views as (B, N, S, S, 3).
+        max_bytes: approximate memory limit, besides the images and the views.
+        own_draws: draw the random numbers of a batch at once, instead of with NumPy's generators one by one.
     """
 
     def __init__(
@@ -50,17 +50,17 @@ class DeviceViews:
         self.preprocess, self.device, self.dtype = preprocess, torch.device(device), dtype
         self.channels_last, self.max_bytes = channels_last, max_bytes
         self.own_draws = own_draws
-        # (3, 256) the levels themselves, and what becomes of them
+        # (3, 256) levels, and their normalized values
         self._levels = torch.arange(256, dtype=torch.uint8).repeat(3, 1).to(self.device)
         shown = _normalised(torch.arange(256).view(1, 256, 1, 1).expand(-1, -1, 1, 3), preprocess)
         self._shown = shown.view(3, 256).to(self.device, dtype)
 
     @torch.no_grad()
     def render(self, images: Sequence[Tensor], spec: ViewSpec, seed: int, ids: Sequence[str]) -> Tensor:
-        """All views (B, N, 3, S, S), normalised for the model, of RGB images (H, W, 3), uint8, on any device.
+        """All views (B, N, 3, S, S), normalized for the model, of RGB images (H, W, 3), uint8, on any device.
 
         Args:
-            ids: what the randomness of each image hangs on, by custom its `mltta.images.decode.image_id`.
+            ids: seed of each image's randomness, usually its `mltta.images.decode.image_id`.
         """
         _check(images, spec, ids)
         count, side, cubic = spec.count, self.preprocess.size, self.preprocess.interpolation == "bicubic"
@@ -81,19 +81,19 @@ class DeviceViews:
         return views.permute(0, 1, 4, 2, 3) if self.channels_last else views
 
     def _together(self, images: Sequence[Tensor]) -> Tensor:
-        """Bring all pixels to the device, one image after another."""
+        """Copy all pixels to the device, one image after another."""
         flat = [image.reshape(-1) for image in images]
         if self.device.type != "cuda" or flat[0].is_cuda:
             return torch.cat([image.to(self.device) for image in flat])
         pinned = torch.empty(sum(map(len, flat)), dtype=torch.uint8, pin_memory=True)
-        # not by torch, whose threads would share this copy and then spin for a while, on cores that decode photos
+        # not with torch, whose threads would share this copy and then spin on cores that decode photos
         np.concatenate([image.numpy() for image in flat], out=pinned.numpy())
         return pinned.to(self.device, non_blocking=True)
 
     def _resample(
         self, source: Tensor, sizes: Ints, axes: Ints, views: Tensor, first: int, cubic: bool = False
     ) -> None:
-        """Make views from `first` on: axes (B, n, 2, 5) of images of these sizes, normalised."""
+        """Render views from index `first`: axes (B, n, 2, 5) of images of these sizes, normalized."""
         each, side = axes.shape[1], self.preprocess.size
         rows = np.arange(len(sizes))[:, None] * views.shape[1] + first + np.arange(each)
         stride = 3 * side if self.channels_last else side
@@ -101,7 +101,7 @@ class DeviceViews:
         self._launch(source, boxes, views, self._shown, cubic=cubic, channels_last=self.channels_last)
 
     def _launch(self, source: Tensor, boxes: Boxes, out: Tensor, table: Tensor, **how: bool) -> None:
-        """Have the kernels resample as many boxes at once as fit into memory."""
+        """Launch the kernels for as many boxes at once as fit into memory."""
         from mltta.accelerate.kernels import launch  # needs Triton
 
         for part in boxes.chunks(self.max_bytes):
@@ -110,7 +110,7 @@ class DeviceViews:
     def _mix(
         self, source: Tensor, sizes: Ints, axes: Ints, views: Tensor, seed: int, ids: Sequence[str]
     ) -> None:
-        """Make crops and mix each by AugMix, as many at once as fit into memory."""
+        """Render crops and apply AugMix to each, as many at once as fit into memory."""
         each, side = axes.shape[1], self.preprocess.size
         plans = draw_plans(self._numbers(seed, ids, each + 1, "augmix", AUGMIX_DRAWS))
         place = np.arange(len(sizes) * each) * 3 * side * side
@@ -129,7 +129,7 @@ class DeviceViews:
             views.flatten(0, 1).index_copy_(0, rows, shown)
 
     def _working_copies(self, source: Tensor, sizes: Ints, spec: ViewSpec) -> tuple[Tensor, Ints]:
-        """Reduce large images to what their crops can show; all pixels, and the sizes."""
+        """Downscale large images to the resolution that their crops need; returns all pixels and the sizes."""
         small = np.array([working_size((w, h), spec.working_size) for w, h in sizes.tolist()])
         if (small == sizes).all():
             return source, sizes
@@ -141,7 +141,7 @@ class DeviceViews:
         return copies, small
 
     def _draw_crops(self, sizes: Ints, spec: ViewSpec, seed: int, ids: Sequence[str]) -> Ints:
-        """Draw the crops of images of these sizes: how each is resampled along x and y, (B, N - 1, 2, 5)."""
+        """Draw the crops of images of these sizes: resampling along x and y, (B, N - 1, 2, 5)."""
         each, args = spec.count - 1, (spec.scale, spec.ratio, spec.flip)
         owner = np.arange(len(sizes)).repeat(each)
         numbers = self._numbers(seed, ids, spec.count, "crop", 2 * _FIRST_TRIES + 3)
@@ -166,7 +166,7 @@ class DeviceViews:
 
 
 def _normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
-    """Levels (N, S, S, 3) as `normalise_levels` of `mltta.images.views` has them, to the bit."""
+    """Levels (N, S, S, 3) as in `normalise_levels` of `mltta.images.views`, bit-identical."""
     mean, std = (
         torch.tensor(v, device=pixels.device)[:, None, None] for v in (preprocess.mean, preprocess.std)
     )
@@ -175,12 +175,12 @@ def _normalised(pixels: Tensor, preprocess: Preprocess) -> Tensor:
 
 
 def _starts(sizes: Ints) -> Ints:
-    """Where the pixels of each image begin among those of all."""
+    """Offset of each image's pixels in the concatenation."""
     return np.cumsum([0, *(3 * sizes.prod(1))])[:-1]
 
 
 def _boxes(sizes: Ints, axes: Ints, place: Ints, kept: Ints | tuple[int, int], stride: Ints | int) -> Boxes:
-    """Boxes with axes (B, n, 2, 5) of images of these sizes, n of each."""
+    """Boxes with axes (B, n, 2, 5) for images of these sizes, n per image."""
     each = axes.shape[1]
     total = len(sizes) * each
     return Boxes(
@@ -194,14 +194,12 @@ def _boxes(sizes: Ints, axes: Ints, place: Ints, kept: Ints | tuple[int, int], s
 
 
 def _check(images: Sequence[Tensor], spec: ViewSpec, ids: Sequence[str]) -> None:
-    """Refuse what cannot be rendered here."""
+    """Raise for input that cannot be rendered here."""
     if spec.generated:
-        raise ConfigError(
-            "generated views are images of their own: mltta.images.views.render_views makes them"
-        )
+        raise ConfigError("generated views are separate images: use mltta.images.views.render_views")
     if len(ids) != len(images):
-        raise ConfigError(f"{len(ids)} ids for {len(images)} images: give one id for each image")
+        raise ConfigError(f"{len(ids)} ids for {len(images)} images: give one id per image")
     for image in images:
         if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.numel():
             found = f"tensor of shape {'x'.join(map(str, image.shape))}, {image.dtype}"
-            raise ImageError(f"{found}: give RGB pixels (H, W, 3), torch.uint8")
+            raise ImageError(f"{found}: expected RGB pixels (H, W, 3), torch.uint8")

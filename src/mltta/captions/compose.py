@@ -1,4 +1,4 @@
-"""Sentences about labels without a language model: short, plain, and labelled by construction."""
+"""Template-based sentences about labels, without a language model: short, plain, and labelled by construction."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mltta.labels import LabelSet
 from mltta.labels.known import singular
 from mltta.labels.sets import ASSETS
 
-MAX_WORDS = 14  # the paper asks for sentences of less than 15 words
+MAX_WORDS = 14  # the paper requires fewer than 15 words
 
-# No sentence has a finite verb, so singular, plural and mass nouns fit alike. Lists are tried in random order.
+# No sentence has a finite verb, so that singular, plural and mass nouns all fit. Lists are tried in random order.
 _TEMPLATES = json.loads((ASSETS / "captions" / "templates.json").read_text(encoding="utf-8"))
 _LEADS, _TAILS = _TEMPLATES["leads"], _TEMPLATES["tails"]
 _SCENES: dict[int, list[str]] = {int(count): patterns for count, patterns in _TEMPLATES["scenes"].items()}
@@ -27,7 +27,7 @@ _AN = re.compile(
 
 
 class Composer:
-    """Writes sentences about given labels, in words that name no other label of the set."""
+    """Writes sentences about given labels, using words that name no other label of the set."""
 
     def __init__(self, labels: LabelSet) -> None:
         nouns = NounFilter(labels)
@@ -35,7 +35,7 @@ class Composer:
         self._tails = [tail for tail in _TAILS if not nouns(tail)] or [""]
 
     def __call__(self, named: Sequence[str], rng: random.Random) -> str:
-        """Write one sentence about the first of the labels, at most four and as many as fit, with more around them."""
+        """Write a sentence about the first label, plus up to three more if they fit, with added context."""
         named = named[: _fitting(named)]
         patterns = _SCENES[len(named)]
         pattern = rng.choice(patterns)
@@ -44,7 +44,7 @@ class Composer:
             scene = _scene(patterns[0], named)
         lead, tail = rng.choice(self._leads), rng.choice(self._tails)
         if pattern.endswith(("behind", "side by side")):
-            tail = ""  # one place is enough
+            tail = ""  # one location is enough
         wholes = [around.strip().replace("{}", scene) for around in (f"{lead or '{}'} {tail}", lead or "{}")]
         scene = next((whole for whole in wholes if len(whole.split()) <= MAX_WORDS), scene)
         return scene[0].upper() + scene[1:] + "."
@@ -53,9 +53,9 @@ class Composer:
 def compose_captions(
     labels: LabelSet, wanted: Sequence[int], per_label: int, seed: int = 0
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Write per_label sentences for each wanted label: a third about it alone, then with one to three others.
+    """Write per_label sentences for each wanted label: one third about it alone, the rest with one to three others.
 
-    What is written about a label depends on the seed and on the set of label texts, not on their order.
+    Sentences about a label depend on the seed and the set of label texts, not on their order.
 
     Returns:
         Pairs of a sentence and the labels it names, the wanted label first.
@@ -83,7 +83,7 @@ def _about(
     while len(written) + len(repeats) < count:
         done = len(written) + len(repeats)
         partners = 0 if done < alone and misses < 50 else (done - alone) % 3 + 1
-        # One more is drawn, for the case that the label itself is among them.
+        # draw one extra, in case the label itself is among them
         drawn = rng.sample(texts, min(partners + 1, len(texts)))
         named = [text, *[other for other in drawn if other != text][:partners]]
         sentence = compose(named, rng)
@@ -93,13 +93,13 @@ def _about(
             misses = 0
         elif misses < 200:
             misses += 1
-        else:  # few labels and many sentences: all that can be said has been said
+        else:  # few labels, many sentences: all combinations are used
             repeats.append((sentence, named))
     return [*written.items(), *repeats]
 
 
 def _fitting(named: Sequence[str]) -> int:
-    """Return how many of the labels fit into one sentence, at least the first."""
+    """Return how many of the labels fit into one sentence, at least one."""
     sizes = range(min(len(named), max(_SCENES)), 1, -1)
     return next((n for n in sizes if len(_scene(_SCENES[n][0], named[:n]).split()) <= MAX_WORDS), 1)
 
@@ -109,7 +109,7 @@ def _scene(pattern: str, named: Sequence[str]) -> str:
 
 
 def with_article(text: str) -> str:
-    """Put a, an or the before a noun, and nothing before plurals, mass nouns, and scripts without articles."""
+    """Add a, an or the to a noun; nothing for plurals, mass nouns, and scripts without articles."""
     words = unicodedata.normalize("NFKD", text).casefold().split()
     first, last = words[0], words[-1]
     if last in ENGLISH.the and len(words) == 1:

@@ -1,4 +1,4 @@
-"""Captions with the labels of one set that each of them names: what is retrieved from."""
+"""Captions with the labels of a label set that each of them names, for retrieval."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from mltta.model.search import Search
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
 
-#: sentences composed for a label that no caption mentions, fewer if there are thousands of labels
+#: generated sentences per label that no caption mentions, fewer if there are thousands of labels
 PER_LABEL, COMPOSED_AT_MOST = 16, 8192
-# Pairs of a caption and a label, and embeddings, that are added up at once.
+# Maximum number of caption-label pairs and embeddings summed at once.
 PAIRS, ROWS = 2**18, 2**14
 
 _lately: deque[tuple[Any, LabelledCaptions]] = deque(maxlen=4)
 
 
 class LabelledCaptions:
-    """Captions with the labels of one set that each of them names, perhaps none: what is retrieved from.
+    """Captions with the labels of a label set that each of them names, if any, for retrieval.
 
-    Arrays are of one kind, NumPy or torch, and on one device: those of the embeddings. So must features be.
+    Arrays are NumPy or torch, on the device of the embeddings. Features must match.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class LabelledCaptions:
     ):
         """Args:
         embeddings: (K, D) unit features.
-        mentions: for each caption the labels it mentions, in order, repeats kept.
+        mentions: the labels that each caption mentions, in order, including repeats.
         n_labels: C.
-        search: finds the nearest among unit vectors.
-        texts: what the captions say, if somebody wants to read it.
+        search: nearest-neighbour search among unit vectors.
+        texts: the captions' texts, for display.
         """
         if len(mentions) != embeddings.shape[0] or not len(mentions):
             raise CaptionError(f"{embeddings.shape[0]} caption embeddings for {len(mentions)} label lists")
@@ -57,17 +57,17 @@ class LabelledCaptions:
         self.embeddings = xp.astype(embeddings, xp.float32, copy=False)
         self._find = search
         self.mentions, self.n_labels, self.texts = mentions, n_labels, texts
-        #: how many of them, at the end, are composed here and say nothing of which labels go together
+        #: number of generated captions, at the end; they carry no information on label co-occurrence
         self.composed = 0
         counts = [len(m) for m in mentions]
         every = np.array([label for own in mentions for label in own], np.int64)
-        members = np.full((len(mentions), max(1, *counts)), n_labels)  # n_labels = no label
+        members = np.full((len(mentions), max(1, *counts)), n_labels)  # n_labels means none
         members[np.arange(members.shape[1]) < np.array(counts)[:, None]] = every
         self._members = self._like(members.astype(np.int32))  # (K, longest)
-        #: each label with each caption that names it, once, in the order of the labels
+        #: each label with each caption that names it, once, sorted by label
         pairs = np.unique(every * len(mentions) + np.repeat(np.arange(len(mentions)), counts))
         self._pairs = np.divmod(pairs, len(mentions))  # (P,) each
-        # NumPy adds up runs of one label; a GPU is slowed down by neighbours that add to the same sum
+        # NumPy sums runs of one label; on a GPU, neighbours that add to the same sum are slow
         order = np.argsort(self._pairs[1], kind="stable") if is_torch_array(embeddings) else slice(None)
         self._label, self._caption = (self._like(part[order]) for part in self._pairs)
         distinct = np.bincount(self._pairs[1], minlength=len(mentions))
@@ -84,7 +84,7 @@ class LabelledCaptions:
         return len(self.mentions)
 
     def named(self) -> LabelledCaptions:
-        """Those that name at least one label."""
+        """The captions that name at least one label."""
         rows = [i for i, labels in enumerate(self.mentions) if labels]
         if len(rows) == len(self):
             return self
@@ -96,21 +96,21 @@ class LabelledCaptions:
         return self._search(features, n)[1]
 
     def k(self, caption: Array, count: Literal["set", "list"] = "set") -> Array:
-        """How many labels each caption names: as a set (paper) or counting repeats (released)."""
+        """Number of labels that each caption names: distinct (paper) or including repeats (released)."""
         return self._counts[count][caption]
 
     def nearest_counts(self, views: Array) -> Array:
-        """The size (..., N) of each view's weak label set: that of the caption nearest to it (..., N, D)."""
+        """The size (..., N) of each view's weak label set, from the caption nearest to the view (..., N, D)."""
         return self.k(self.nearest(views, 1)[..., 0])
 
     def votes(self, features: Array, n: int, scale: float) -> Array:
-        """Share (..., C) of the n captions nearest to features (..., D) that name each label, nearer ones more."""
+        """For each label, the similarity-weighted share (..., C) of the n captions nearest to features that name it."""
         similarity, near = self._search(features, n)
         weight = softmax(scale * similarity)
         return (weight[..., None, :] @ self.multi_hot(near))[..., 0, :]
 
     def shares(self, features: Array, scale: float) -> Array:
-        """Share (B, C) of all captions, weighted by similarity to a feature (B, D), that name each label."""
+        """For each label, the share (B, C) of all captions that name it, weighted by similarity to a feature (B, D)."""
         weight = softmax(scale * features @ self.embeddings.T)  # (B, K)
         parts = [
             sum_by(weight[:, self._caption[i : i + PAIRS]], self._label[i : i + PAIRS], self.n_labels)
@@ -120,12 +120,12 @@ class LabelledCaptions:
 
     @cached_property
     def spoken_of(self) -> Array:
-        """Which labels (C,) some caption names."""
+        """Mask (C,) of labels that at least one caption names."""
         return self._like(np.isin(np.arange(self.n_labels), self._pairs[0]))
 
     @cached_property
     def means(self) -> Array:
-        """Means (C, D), unit, of the captions that name each label; zero if none does."""
+        """Unit means (C, D) of the captions that name each label; zero if there are none."""
         xp = array_namespace(self.embeddings)
         ends = np.searchsorted(self._pairs[0], np.arange(self.n_labels + 1)).tolist()
         total, captions = [], self._like(self._pairs[1])
@@ -135,9 +135,9 @@ class LabelledCaptions:
         return normalize(xp.stack(total))
 
     def speakers(self, feature: Array, label: int, n: int = 3) -> list[tuple[str, float]]:
-        """The captions nearest to a feature (D,) that name a label, and how near each is; nearest first."""
+        """The captions that name a label and are nearest to a feature (D,), with their similarity, nearest first."""
         rows = self._pairs[1][self._pairs[0] == label]
-        near = to_numpy(self.embeddings[self._like(rows)] @ feature)  # (naming it,)
+        near = to_numpy(self.embeddings[self._like(rows)] @ feature)  # (captions naming it,)
         found: dict[str, float] = {}
         for row in np.argsort(-near, kind="stable").tolist():
             found.setdefault(self.texts[rows[row]], float(near[row]))
@@ -153,18 +153,18 @@ class LabelledCaptions:
 def label_captions(
     labels: LabelSet, backbone: Backbone, base: CaptionBase, *, apart: bool = False
 ) -> LabelledCaptions:
-    """A base's captions with the labels each names, plus composed ones for labels that none of them names.
+    """Label the captions of a base, and add generated ones for labels that no caption names.
 
-    The last few are kept: several methods of one run ask for the same.
+    The last few results are cached, because several methods of a run use the same.
 
     Args:
-        apart: look for each label as if there were no other, and compose nothing: what names a label then does not
-            depend on the rest of the list.
+        apart: search for each label independently, and generate no captions: a label's captions then do not depend on
+            the rest of the list.
     """
     base.check_backbone(backbone)
-    tricks = ",".join(sorted(backbone.acceleration.tricks))  # they choose the search
+    tricks = ",".join(sorted(backbone.acceleration.tricks))  # they determine the search
     wanted = (labels, base.digest, backbone.text_fingerprint, str(backbone.device), tricks, apart)
-    for key, found in tuple(_lately):  # a copy, as other threads add to it
+    for key, found in tuple(_lately):  # copied, because other threads append
         if key == wanted:
             return found
     made = _label(labels, backbone, base, apart)

@@ -1,4 +1,4 @@
-"""Which labels a sentence names, in whole words, longest phrase first, and how well captions cover a label set."""
+"""Finds the labels that sentences name (whole words, longest phrase first), and measures caption coverage."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mltta.labels import LabelSet
 from mltta.labels.known import singular, word_lists
 from mltta.labels.sets import ASSETS
 
-#: everyday English that tells where a word names a thing and where it does not
+#: English rules for when a word names an object and when it does not
 ENGLISH = word_lists("captions/english.txt")
 _PHRASES = (ASSETS / "captions" / "swallowed.txt").read_text(encoding="utf-8").splitlines()
-#: by the label that must not be there (or ""), phrases whose starred words do not name what they name alone
+#: by label that must be absent (or ""), phrases whose starred words do not have their usual meaning
 SWALLOWED = [line.rpartition(": ")[::2] for line in _PHRASES if line and line[0] != "#"]
 
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-# Vowel signs and accents belong to their word, though \w leaves them out.
+# Vowel signs and accents belong to their word, although \w excludes them.
 _MARKS = "".join(chr(c) for c in range(0x300, 0xAC00) if unicodedata.category(chr(c)) in ("Mn", "Mc"))
-# A word, or one character of a script without spaces, or a mark that no phrase reaches across.
+# A word, a character of a script without spaces, or punctuation that ends a phrase.
 _TOKEN = re.compile(rf"[{_CJK}]|(?:[^\W_{_CJK}]|[{_MARKS}])+|[,;:!?()]")
 
 
@@ -37,7 +37,7 @@ class NounFilter:
 
     def __init__(self, labels: LabelSet, apart: bool = False) -> None:
         """Args:
-        apart: a phrase names every label that has it; otherwise a label's own name goes before another's synonym.
+        apart: a phrase names every label that has it; otherwise names take precedence over synonyms of other labels.
         """
         own: dict[tuple[str, ...], dict[int, None]] = {}
         other: dict[tuple[str, ...], dict[int, None]] = {}
@@ -46,9 +46,9 @@ class NounFilter:
             for table, texts in ((own, (name, text)), (own if apart else other, synonyms)):
                 for phrase in itertools.chain.from_iterable(map(_phrases, texts)):
                     table.setdefault(phrase, {})[i] = None
-        # A label's own name goes before another label's synonym. Value: words consumed, labels named.
+        # A label's own name takes precedence over another label's synonym. Value: words consumed, labels named.
         self._table = {phrase: (len(phrase), tuple(named)) for phrase, named in (other | own).items()}
-        # Labels that are gear of a sport: by the last word, the sport and the labels.
+        # Labels that are sports equipment: by last word, the sport and the labels.
         self._gear = {
             phrase[1]: (phrase[0], named)
             for phrase, (_, named) in self._table.items()
@@ -64,7 +64,7 @@ class NounFilter:
         self._lengths = {word: sorted(sizes, reverse=True) for word, sizes in lengths.items()}
 
     def __call__(self, sentence: str, duplicates: bool = False) -> list[int]:
-        """Return the labels a sentence names, in order of first mention; or every mention with duplicates."""
+        """Return the labels that a sentence names, in order of first mention; with duplicates, every mention."""
         tokens = _tokens(sentence)
         words = [singular(token) for token in tokens]
         found: list[int] = []
@@ -78,12 +78,12 @@ class NounFilter:
         return found if duplicates else list(dict.fromkeys(found))
 
     def _match(self, tokens: list[str], words: list[str], i: int) -> tuple[int, tuple[int, ...]]:
-        """Return how many words the longest phrase at position i takes up, and the labels it names."""
+        """Return the length of the longest phrase at position i in words, and the labels it names."""
         if i >= len(words):
             return 1, ()
         for size in self._lengths.get(words[i], ()):
             if 1 < size <= len(words) - i and (hit := self._table.get(tuple(words[i : i + size]))):
-                # a plural begins no compound: "buses line the street"
+                # a plural never starts a compound: "buses line the street"
                 plural = tokens[i] not in (words[i], "sports")
                 if hit[0] < size and (plural or tokens[i + size - 1] in ENGLISH.verb_forms):
                     continue
@@ -95,7 +95,7 @@ class NounFilter:
         return self._table.get((words[i],), (1, ()))
 
     def _describes(self, tokens: list[str], words: list[str], i: int) -> bool:
-        """Tell whether the word at position i is the adjective of what follows."""
+        """Whether the word at position i is an adjective of the next word."""
         if tokens[i - 1 : i] == ["in"] and tokens[i] == "orange":  # dressed in orange
             return True
         if i + 1 == len(tokens):
@@ -105,7 +105,7 @@ class NounFilter:
         return not names_thing or bool(self._match(tokens, words, i + 1)[1])
 
     def _settle(self, tokens: list[str], words: list[str], i: int, named: tuple[int, ...]) -> tuple[int, ...]:
-        """Return what the single word at position i names in its sentence, which may not be what it names alone."""
+        """Return the labels named by a single word at position i, taking its context into account."""
         word = words[i]
         if not named and word in self._gear:
             sport, labels = self._gear[word]
@@ -118,14 +118,14 @@ class NounFilter:
         return () if no_thing else named
 
     def _swallow(self, phrases: Iterable[str]) -> None:
-        """Enter phrases that hide their starred words, except those that the label set names itself."""
+        """Register phrases that hide their starred words, except those that are labels themselves."""
         extra: dict[tuple[str, ...], tuple[int, tuple[int, ...]]] = {}
         for line in phrases:
             for parts in itertools.product(*(alternatives.split("/") for alternatives in line.split())):
                 phrase = tuple(singular(part.lstrip("*")) for part in parts)
                 if phrase in self._table or (singular("".join(phrase)),) in self._table:
                     continue
-                # Words after the last star are left to be matched as usual: fire | truck.
+                # Words after the last star are matched as usual: fire | truck.
                 consumed = max(i for i, part in enumerate(parts, start=1) if part[0] == "*")
                 visible = [(w,) for w, part in zip(phrase[:consumed], parts, strict=False) if part[0] != "*"]
                 named = [label for word in visible for label in self._table.get(word, (1, ()))[1]]
@@ -136,7 +136,7 @@ class NounFilter:
 def label_matches(
     texts: Iterable[str], labels: LabelSet, duplicates: bool = False, apart: bool = False
 ) -> list[list[int]]:
-    """Return for each text the labels it names."""
+    """Return the labels that each text names."""
     nouns = NounFilter(labels, apart)
     return [nouns(text, duplicates) for text in texts]
 
@@ -162,7 +162,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _phrases(text: str) -> Iterator[tuple[str, ...]]:
-    """Give the forms under which a label may stand in a sentence: word by word, and written as one."""
+    """Yield the forms of a label in a sentence: as separate words, and as one word."""
     words = [token for token in _tokens(text) if token not in ",;:!?()"]
     if words:
         yield tuple(map(singular, words))
@@ -172,12 +172,12 @@ def _phrases(text: str) -> Iterator[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Quality:
-    """What captions say about the labels of a set."""
+    """Coverage of a label set by captions."""
 
-    labels: tuple[str, ...]  # their names
-    captions: int  # how many there are
-    counts: tuple[int, ...]  # how many captions name each label
-    sizes: tuple[int, ...]  # for 0, 1, 2 … labels, how many captions name that many
+    labels: tuple[str, ...]  # names
+    captions: int  # number of captions
+    counts: tuple[int, ...]  # number of captions that name each label
+    sizes: tuple[int, ...]  # number of captions that name 0, 1, 2 … labels
 
     @property
     def never(self) -> list[str]:
@@ -185,7 +185,7 @@ class Quality:
         return [label for label, count in zip(self.labels, self.counts, strict=True) if not count]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain data; labels from the most to the least mentioned."""
+        """Return all fields as plain data; labels sorted by number of captions, descending."""
         order = sorted(range(len(self.labels)), key=lambda i: -self.counts[i])
         return {
             "captions": self.captions,

@@ -1,4 +1,4 @@
-"""Captions out of the files people have them in: text, JSON Lines, CSV, COCO captions, Hugging Face datasets."""
+"""Reads captions from common files: text, JSON Lines, CSV, COCO captions, Hugging Face datasets."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ from mltta.errors import CaptionError
 from mltta.storage.reading import UNREADABLE, explain, read_bytes, shorten, shown
 
 log = logging.getLogger("mltta")
-#: where a caption is looked for unless a field is named
+#: default fields of captions
 FIELDS = ("caption", "text")
-#: captions of one file, bytes of it, and what a packed one may swell to: so many times its size, or so many bytes
+#: limits: captions per file, bytes per file, and decompressed size relative to the file and in bytes
 MOST, BYTES, SWELLING, UNPACKED = 20_000_000, 4 << 30, 50, 16 << 20
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def read_texts(source: str | os.PathLike[str], field: str | None = None) -> list[str]:
-    """Read captions; blank and repeated ones are left out, and how many is logged.
+    """Read captions without blank and repeated ones, whose number is logged.
 
     Args:
-        source: a file: .txt (one caption a line), .jsonl, .csv, .tsv or .json (COCO captions, or a list), each also
-            as .gz; a folder that `save_to_disk` of `datasets` wrote; or "hf:ORG/NAME[:SPLIT][:COLUMN]".
-        field: the field or column that holds the captions; otherwise "caption" or "text".
+        source: a file: .txt (one caption per line), .jsonl, .csv, .tsv or .json (COCO captions, or a list), optionally
+            .gz; a folder written by `save_to_disk` of `datasets`; or "hf:ORG/NAME[:SPLIT][:COLUMN]".
+        field: field or column with the captions (default: "caption" or "text").
     """
     name = os.fspath(source)
     kept: dict[str, None] = {}
     found = blank = 0
     for text in _texts(name, field):
         found += 1
-        # half a surrogate pair is no text, and could not be written
+        # unpaired surrogates are not valid text and cannot be written
         said = " ".join(_SURROGATES.sub("", text).split())
         blank += not said
         if said:
             kept[said] = None
         if len(kept) > MOST:
-            raise CaptionError(f"{name} holds more than {MOST:,} captions: give a part of them")
+            raise CaptionError(f"{name} has more than {MOST:,} captions: use a part of them")
     if not kept:
-        raise CaptionError(f"{name} holds no captions{': every one is blank' if found else ''}")
+        raise CaptionError(f"{name} contains no captions{': all are blank' if found else ''}")
     if len(kept) < found:
         repeated = found - blank - len(kept)
-        log.info("%s: %d captions; %d blank and %d repeated left out", name, len(kept), blank, repeated)
+        log.info("%s: %d captions; skipped %d blank and %d repeated", name, len(kept), blank, repeated)
     return list(kept)
 
 
 def _texts(name: str, field: str | None) -> Iterable[str]:
-    """Choose the reader by what the source is called or, for a folder, holds."""
+    """Choose the reader by file name, or by the content of a folder."""
     path = Path(name).expanduser()
     suffix = (Path(path.stem) if path.suffix.casefold() == ".gz" else path).suffix.casefold()
     if name.startswith("hf:"):
@@ -66,7 +66,7 @@ def _texts(name: str, field: str | None) -> Iterable[str]:
         from mltta.data.hf import is_saved
 
         if not is_saved(path):
-            lacks = "no caption base and no dataset that `save_to_disk` wrote"
+            lacks = "neither a caption base nor a dataset written by `save_to_disk`"
             raise CaptionError(f"{path} is a folder, but {lacks}")
         return _dataset(str(path), None, field)
     content = _content(path)
@@ -78,7 +78,7 @@ def _texts(name: str, field: str | None) -> Iterable[str]:
 
 
 def _lines(content: str) -> Iterator[str]:
-    """One caption a line, whatever ends a line; not all lines at once, which would take many times their size."""
+    """Yield one caption per line, with any line ending, without splitting all lines at once to limit memory."""
     start, length = 0, len(content)
     for end in re.finditer(r"\r\n|\r|\n", content):
         yield content[start : end.start()]
@@ -88,31 +88,31 @@ def _lines(content: str) -> Iterator[str]:
 
 
 def _content(path: Path) -> str:
-    """Read a UTF-8 file, compressed or not, with or without a byte order mark, and no more of it than a budget."""
+    """Read a UTF-8 file, compressed or not, with or without a byte order mark, up to a size limit."""
     try:
         data = read_bytes(path, BYTES, CaptionError)
         if path.suffix.casefold() == ".gz":
             data = _unpacked(data, path)
         return data.decode("utf-8-sig")
     except FileNotFoundError:
-        raise CaptionError(f"there is no caption file at {path}: check the spelling of the path") from None
+        raise CaptionError(f"no such caption file: {path}") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        said = "not UTF-8, so no captions can be read. If it is text, save it in that encoding."
+        said = "not valid UTF-8. Save the file in this encoding."
         raise CaptionError(f"{path}, line {line}: {said}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CaptionError(f"{path} is no whole .gz file: {error}") from None
+        raise CaptionError(f"{path} is not a complete .gz file: {error}") from None
     except OSError as error:
-        raise CaptionError(f"{path} cannot be read: {error.strerror}") from None
+        raise CaptionError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _unpacked(data: bytes, path: Path) -> bytes:
-    """What a .gz file holds; text shrinks to a tenth, so that what swells to far more is no text."""
+    """Decompress a .gz file; text compresses about tenfold, so much higher ratios are refused."""
     most = min(BYTES, max(UNPACKED, SWELLING * len(data)))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise CaptionError(f"{path} unpacks to more than {most:,} bytes, so it is no text of captions")
+        raise CaptionError(f"{path} decompresses to more than {most:,} bytes, so it is not a caption file")
     return content
 
 
@@ -127,7 +127,7 @@ def _json_lines(content: str, path: Path, field: str | None) -> Iterator[str]:
 
 
 def _json(content: str, path: Path, field: str | None) -> Iterator[str]:
-    """COCO's {"annotations": [{"caption": …}]}, or a plain list."""
+    """Read COCO's {"annotations": [{"caption": …}]}, or a plain list."""
     try:
         whole = json.loads(content)
     except UNREADABLE as error:
@@ -135,7 +135,7 @@ def _json(content: str, path: Path, field: str | None) -> Iterator[str]:
         raise CaptionError(f"{path}{line}: not valid JSON: {_said(error)}") from None
     rows = whole.get("annotations") if isinstance(whole, dict) else whole
     if not isinstance(rows, list):
-        raise CaptionError(f'{path} holds neither a list nor COCO\'s {{"annotations": [{{"caption": …}}]}}')
+        raise CaptionError(f'{path} has neither a list nor COCO\'s {{"annotations": [{{"caption": …}}]}}')
     for number, row in enumerate(rows, start=1):
         yield _caption(row, field, f"{path}, entry {number}")
 
@@ -148,7 +148,7 @@ def _table(content: str, path: Path, field: str | None, delimiter: str) -> Itera
         for row in rows:
             if row and len(row) <= column:
                 where = f"{path}, line {rows.line_num}"
-                raise CaptionError(f"{where}: {len(row)} cells, but captions are in {column + 1}")
+                raise CaptionError(f"{where}: only {len(row)} cells, but captions are in column {column + 1}")
             yield row[column] if row else ""
     except csv.Error as error:
         raise CaptionError(f"{path}, line {rows.line_num}: {error}") from None
@@ -172,17 +172,17 @@ def _said(error: BaseException) -> str:
 def _caption(row: Any, field: str | None, where: str) -> str:
     value = row[_field(list(row), field, where, "field")] if isinstance(row, Mapping) else row
     if not isinstance(value, str):
-        raise CaptionError(f"{where}: the caption is not text: {shown(value)}")
+        raise CaptionError(f"{where}: the caption is not a string: {shown(value)}")
     return value
 
 
 def _field(there: list[str], wanted: str | None, where: str, kind: str) -> str:
-    """Return the field that holds captions, or say which there are."""
+    """Return the field with the captions, or raise an error that lists the available fields."""
     names = FIELDS if wanted is None else (wanted,)
     if (found := next((name for name in names if name in there), None)) is not None:
         return found
     missing = f"no {kind} {' or '.join(map(repr, names))}"
     if not any(there):
-        raise CaptionError(f"{where}: {missing}; there are none at all")
-    listed = f"{'is' if len(there) == 1 else 'are'} {', '.join(map(shorten, there[:20]))}"
-    raise CaptionError(f"{where}: {missing}; there {listed}. Name one with --field.")
+        raise CaptionError(f"{where}: {missing}; there are no fields at all")
+    listed = ", ".join(map(shorten, there[:20]))
+    raise CaptionError(f"{where}: {missing}; available: {listed}. Choose one with --field.")

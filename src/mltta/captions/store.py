@@ -1,4 +1,4 @@
-"""Caption bases, texts and their embeddings for one backbone: built, saved, and opened wherever they are."""
+"""Caption bases: texts and their embeddings for one backbone, built, saved and loaded."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mltta")
 FORMAT = "mltta-captions-2"
-#: without checksums
+#: older format without checksums
 UNCHECKED = "mltta-captions-1"
 TEXT_BYTES = 4 << 30
 _KINDS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8}
-#: how people write that a method is to do without captions
+#: value that disables captions
 NONE = "none"
-DAMAGED = "build it again, or fetch it again"
-#: what a base is on disk, in the order they are written
+DAMAGED = "build or download it again"
+#: files of a base, in the order they are written
 FILES = ("texts.txt", "embeddings.safetensors", "config.json")
 
 
 class CaptionBase:
-    """Sentences and their unit embeddings (K, D), a NumPy array, by one backbone's text tower.
+    """Sentences and their unit embeddings (K, D), a NumPy array, from one backbone's text tower.
 
-    On disk: a folder with ``config.json``, ``texts.txt`` (one a line) and ``embeddings.safetensors``, which is
-    loaded memory-mapped. The same base serves any label list.
+    On disk: a folder with ``config.json``, ``texts.txt`` (one caption per line) and ``embeddings.safetensors``, which
+    is memory-mapped. The same base works for any label list.
     """
 
     def __init__(self, texts: Sequence[str], embeddings: Array, fingerprint: str, model: str = ""):
         """Args:
-        fingerprint: hash of the text tower that made the embeddings.
-        model: what that model is called; bases written before names were kept have none.
+        fingerprint: hash of the text tower that computed the embeddings.
+        model: name of that model; empty for bases in older formats.
         """
         self.embeddings: NDArray[Any] = to_numpy(embeddings)
         if not len(texts):
-            raise CaptionError("a caption base needs at least one caption, and this one has none")
+            raise CaptionError("a caption base needs at least one caption")
         if len(texts) != len(self.embeddings):
-            raise CaptionError(f"{len(texts)} texts for {len(self.embeddings)} embeddings")
+            raise CaptionError(f"got {len(texts)} texts for {len(self.embeddings)} embeddings")
         if not np.isfinite(_lengths(self.embeddings)).all():
             raise CaptionError(
-                f"captions by {model or 'this model'} have embeddings that are not finite numbers: its weights, or its "
-                "prompts, are damaged"
+                f"caption embeddings of {model or 'this model'} are not finite: its weights or its learned "
+                "prompts are damaged"
             )
         self.texts, self.fingerprint, self.model = list(texts), fingerprint, model
 
@@ -67,25 +67,25 @@ class CaptionBase:
 
     @classmethod
     def build(cls, texts: Sequence[str], backbone: Backbone) -> CaptionBase:
-        """Embed sentences; blank and repeated ones are dropped."""
+        """Embed sentences without blank and repeated ones."""
         kept = list(dict.fromkeys(t for t in (" ".join(text.split()) for text in texts) if t))
         if not kept:
-            raise CaptionError("no captions: every line is blank")
+            raise CaptionError("no captions: all lines are blank")
         return cls(kept, backbone.encode_texts(kept), backbone.text_fingerprint, backbone.name)
 
     @classmethod
     def from_file(cls, source: str | os.PathLike[str], backbone: Backbone) -> CaptionBase:
-        """Embed the captions of a file or a dataset; `read_texts` says which it takes."""
+        """Embed the captions of a file or a dataset, in the formats of `read_texts`."""
         return cls.build(read_texts(source), backbone)
 
     @classmethod
     def merge(cls, bases: Sequence[CaptionBase]) -> CaptionBase:
-        """Join bases of one backbone as they are embedded; a caption of several counts once, as in the first."""
+        """Merge bases of one backbone; repeated captions are kept once, from the first base."""
         first = bases[0]
         if others := [base for base in bases if base.fingerprint != first.fingerprint]:
             raise CaptionError(
-                f"bases of different backbones cannot be merged: {describe(first)} and {describe(others[0])}. "
-                "Build one of them again from its texts with the other's model."
+                f"cannot merge caption bases of different backbones: {describe(first)} and {describe(others[0])}. "
+                "Rebuild one of them from its texts with the other's model."
             )
         rows: dict[str, tuple[CaptionBase, int]] = {}
         for base in bases:
@@ -96,10 +96,10 @@ class CaptionBase:
         return cls(list(rows), joined, first.fingerprint, model)
 
     def save(self, folder: str | Path, compact: bool = False) -> None:
-        """Write the three files; the last one written is config.json, so that a half-written base never loads.
+        """Write the three files; config.json is written last, so that an incomplete base never loads.
 
         Args:
-            compact: one byte a number, with a scale a caption: a quarter of the size.
+            compact: store one byte per number, with a scale per caption: a quarter of the size.
         """
         from safetensors.numpy import save
 
@@ -116,20 +116,20 @@ class CaptionBase:
         config |= {"backbone": self.fingerprint, "model": self.model, "texts_blake2b": _digest(text)}
         config["embeddings_crc32"] = f"{checksums.of_bytes(held):08x}"
         said = (json.dumps(checksums.sealed(config), indent=1) + "\n").encode()
-        # whoever has an old file mapped keeps it whole; one of each kind from another base does not load
+        # existing memory maps of old files stay valid; a mix of old and new files does not load
         (folder / "config.json").unlink(missing_ok=True)
         for name, content in zip(FILES, (text.encode(), held, said), strict=True):
             atomic.write(folder / name, content)
 
     @classmethod
     def load(cls, folder: str | Path, backbone: Backbone | None = None) -> CaptionBase:
-        """Open a saved base memory-mapped, and check it; with a backbone given, refuse one that another built."""
+        """Load a saved base memory-mapped, and validate it; with a backbone, refuse one built by another."""
         from safetensors import SafetensorError
 
         folder = Path(folder)
         file = folder / "embeddings.safetensors"
         if not (folder / "config.json").is_file():
-            raise CaptionError(f"{folder} is not a caption base: it holds no config.json")
+            raise CaptionError(f"{folder} is not a caption base: config.json is missing")
         try:
             with reading(folder, CaptionError, DAMAGED):
                 config = _config(folder)
@@ -142,41 +142,41 @@ class CaptionBase:
                     embeddings = normalize(embeddings * _mapped(file, "scale")[:, None])
                 wanted = (config["captions"], config["dim"])
                 if _digest(text) != config["texts_blake2b"] or embeddings.shape != wanted:
-                    raise CaptionError(f"{folder} is damaged: its files do not belong together; {DAMAGED}")
+                    raise CaptionError(f"{folder} is damaged: its files do not match; {DAMAGED}")
                 texts = text.splitlines()
                 base = cls(texts, embeddings, str(config["backbone"]), str(config.get("model", "")))
         except (OSError, KeyError, SafetensorError) as error:
-            raise CaptionError(f"{folder} is not a caption base that can be read: {error}") from error
+            raise CaptionError(f"{folder} is not a readable caption base: {error}") from error
         if (np.abs(_lengths(embeddings) - 1) > 0.05).any():
-            raise CaptionError(f"{file} holds rows that are not embeddings of unit length: {DAMAGED}")
+            raise CaptionError(f"{file} contains embeddings that are not normalized: {DAMAGED}")
         if backbone is not None:
             base.check_backbone(backbone)
         return base
 
     def nearest(self, feature: Array, n: int) -> list[tuple[float, str]]:
-        """The n captions most similar to a unit feature (D), nearest first, each after its similarity."""
+        """The n captions most similar to a unit feature (D), with their similarity, nearest first."""
         base = self.embeddings.astype(np.float32, copy=False)
         similarity, rows = Search(base)(to_numpy(feature)[None], n)
         return [(s, self.texts[i]) for s, i in zip(similarity[0].tolist(), rows[0].tolist(), strict=True)]
 
     @cached_property
     def digest(self) -> str:
-        """Names what retrieval depends on: the texts and their embeddings."""
+        """Hash of everything retrieval depends on: texts and embeddings."""
         digest = hashlib.blake2b("\n".join(self.texts).encode(), digest_size=8)
         digest.update(np.ascontiguousarray(self.embeddings).data)
         return digest.hexdigest()
 
     def check_backbone(self, backbone: Backbone) -> None:
-        """Refuse embeddings that another text tower made: similarities to them would mean nothing."""
+        """Refuse embeddings from another text tower, whose similarities would be meaningless."""
         if self.fingerprint != backbone.text_fingerprint:
             raise CaptionError(
-                f"this caption base was built by another backbone or under other prompts ({describe(self)}, but "
-                f"{backbone.name} is {backbone.text_fingerprint[:8]}). Build it again from its texts with this model."
+                f"this caption base was built with another backbone or other prompts ({describe(self)}, but "
+                f"{backbone.name} is {backbone.text_fingerprint[:8]}). Rebuild it from its texts with this model."
             )
 
 
 def _config(folder: Path) -> dict[str, Any]:
-    """What config.json says, checked; bases of before checksums are taken with a word."""
+    """Read and validate config.json; bases without checksums are accepted with a log message."""
     file = folder / "config.json"
     config = parse_json(read_bytes(file, LABELS, CaptionError), file, CaptionError, DAMAGED)
     if not isinstance(config, dict) or config.get("format") not in (FORMAT, UNCHECKED):
@@ -186,49 +186,49 @@ def _config(folder: Path) -> dict[str, Any]:
         if config.get(checksums.CHECKSUM) != checksums.of_data(config) or "embeddings_crc32" not in config:
             raise CaptionError(f"{file} is damaged: {DAMAGED}")
     else:
-        log.info("%s was written before checksums were kept, so damage to it cannot be told", folder)
+        log.info("%s has no checksums (older format), so damage cannot be detected", folder)
     return config
 
 
 def _mapped(file: Path, name: str) -> NDArray[Any]:
-    """A tensor of a safetensors file, mapped into memory; safetensors' own NumPy reader copies it."""
+    """Memory-map a tensor of a safetensors file; safetensors' own NumPy reader copies it."""
     from safetensors import safe_open
 
-    with safe_open(file, "np") as held:  # checks the file
+    with safe_open(file, "np") as held:  # validates the file
         kind = held.get_slice(name).get_dtype()
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
         about = json.loads(opened.read(length))[name]
     start, shape = 8 + length + about["data_offsets"][0], tuple(about["shape"])
-    if not all(shape):  # which no file can be mapped to
+    if not all(shape):  # empty arrays cannot be mapped
         return np.zeros(shape, _KINDS[kind])
-    # writable, as torch warns of one that is read-only
+    # writable, because torch warns about read-only arrays
     return np.asarray(np.memmap(file, _KINDS[kind], "c", start, shape))
 
 
 def _lengths(embeddings: NDArray[Any]) -> NDArray[np.float64]:
-    """The squared length of every row, a piece at a time; not finite where the row is not."""
+    """The squared length of every row, computed in pieces; not finite if the row is not."""
     pieces = range(0, len(embeddings), 1 << 14)
     parts = (embeddings[i : i + (1 << 14)].astype(np.float32) for i in pieces)
     return np.concatenate([np.einsum("nd,nd->n", part, part) for part in parts] or [np.zeros(0)])
 
 
 def describe(base: CaptionBase) -> str:
-    """Say which model a base belongs to."""
+    """Describe the model of a base."""
     return f"{base.model or 'unnamed'} (weights {base.fingerprint[:8]})"
 
 
 def chosen_captions(
     source: CaptionBase | str | os.PathLike[str] | Literal[False], backbone: Backbone
 ) -> CaptionBase | Literal[False]:
-    """The captions to use: a base, where one is, False or "none" for no captions."""
+    """Open the given caption base; False or "none" disables captions."""
     if source is False or isinstance(source, CaptionBase):
         return source
     return False if os.fspath(source) == NONE else open_captions(source, backbone)
 
 
 def open_captions(source: str | os.PathLike[str], backbone: Backbone) -> CaptionBase:
-    """The base that fits a backbone, from a folder or "hf-hub:ORG/NAME"; or one built of what `read_texts` takes."""
+    """Open the base that fits a backbone, from a folder or "hf-hub:ORG/NAME", or build one from a file of captions."""
     bases = [CaptionBase.load(folder) for folder in base_folders(source)]
     if not bases:
         return CaptionBase.from_file(source, backbone)
@@ -237,47 +237,50 @@ def open_captions(source: str | os.PathLike[str], backbone: Backbone) -> Caption
     if fitting := [base for base in bases if base.fingerprint == backbone.text_fingerprint]:
         return fitting[0]
     raise CaptionError(
-        f"{os.fspath(source)} holds captions for {', '.join(map(describe, bases))}, but none for {backbone.name}. "
-        "Build them for this model too."
+        f"{os.fspath(source)} has captions for {', '.join(map(describe, bases))}, but none for {backbone.name}. "
+        "Build a base for this model too."
     )
 
 
 def base_folders(source: str | os.PathLike[str]) -> list[Path]:
-    """The caption bases that a folder, or "hf-hub:ORG/NAME", is or holds, one a model; none for a file of texts."""
+    """List the caption bases in a folder or "hf-hub:ORG/NAME", one per model; empty for a file of texts."""
     name = os.fspath(source)
     if name == NONE:
-        todo = f"name a caption base (or ./{NONE})"
-        raise CaptionError(f"{NONE} means no captions, which are needed here: {todo}")
+        todo = f"give a caption base (or ./{NONE})"
+        raise CaptionError(f"{NONE} disables captions, but they are required here: {todo}")
     folder = hub.pull(name) if name.startswith(hub.PREFIX) else Path(name).expanduser()
     if (folder / "config.json").is_file():
         return [folder]
     found = sorted(file.parent for file in folder.glob("*/config.json")) if folder.is_dir() else []
     if not found and name.startswith(hub.PREFIX):
-        raise CaptionError(f"{name} holds no caption base")
+        raise CaptionError(f"{name} contains no caption base")
     return found
 
 
 def default_captions(backbone: Backbone) -> CaptionBase:
-    """The 16,000 sentences that ship with the embedded model, in the given backbone's space.
+    """Load the 16,000 built-in captions, with embeddings for the given backbone.
 
-    For the embedded model their embeddings ship too. Any other backbone embeds them once, which takes seconds on a
-    GPU and minutes on a CPU, and keeps them in the cache folder.
+    Embeddings for the embedded model are included. Any other backbone computes them once (seconds on a GPU,
+    minutes on a CPU) and stores them in the cache folder.
     """
     if backbone.is_embedded:
         return CaptionBase.load(MINI / "captions", backbone)
-    shipped = MINI / "captions" / "texts.txt"
-    name = f"{backbone.text_fingerprint}-{_digest(shipped.read_text('utf-8'))[:8]}"
+    return kept_captions(read_texts(MINI / "captions" / "texts.txt"), backbone)
+
+
+def kept_captions(texts: Sequence[str], backbone: Backbone) -> CaptionBase:
+    """Sentences in a backbone's space, embedded once and kept in the cache folder."""
+    name = f"{backbone.text_fingerprint}-{_digest(chr(10).join([*texts, '']))[:8]}"
     kept = cache_folder() / "captions" / name
     try:
         return CaptionBase.load(kept, backbone)
     except CaptionError:
-        texts = read_texts(shipped)
-        log.info("embedding %d captions for %s, once", len(texts), backbone.name)
+        log.info("embedding %d captions for %s (cached afterwards)", len(texts), backbone.name)
         base = CaptionBase.build(texts, backbone)
     try:
         base.save(kept)
     except OSError as error:
-        log.warning("the embedded captions could not be kept in %s: %s", kept, error)
+        log.warning("cannot cache the embedded captions in %s: %s", kept, error)
     return base
 
 

@@ -1,4 +1,4 @@
-"""The command line: one file a command, or a few that belong together."""
+"""The command line: one module per command or group of related commands."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from mltta.cli import captions, eval, generate, kept, lists, reproduce, serve, tag
+from mltta.cli import captions, diffusion, eval, generate, kept, lists, reproduce, serve, tag
 from mltta.cli.options import WithRay, shell
 from mltta.errors import MlttaError
 
-#: what a disk, a folder or a system may say, and no fault of ours
+#: errno values of disk and permission problems, which are not bugs
 _DISKS = "ENOSPC EDQUOT EFBIG EROFS EACCES EPERM EIO EMFILE ENFILE ENAMETOOLONG ELOOP ENOTDIR EISDIR"
 DISKS = {getattr(errno, name) for name in _DISKS.split(" ") if hasattr(errno, name)}
-#: what is said below the traceback of what is no mistake of the user's
+#: shown below the traceback of an unexpected error
 FAULT = (
-    "error: this is a fault of mltta. Please report it with the lines above and the command you gave, as an issue "
-    "of its repository (SECURITY.md says how, if it may be a hole)."
+    "error: this is a bug in mltta. Please open an issue with the lines above and the command you ran "
+    "(for security issues, see SECURITY.md)."
 )
 
 app = typer.Typer(
@@ -33,19 +33,20 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-#: by the word before them, none for most: what the help says, and the commands
+#: command groups by name ("" for top-level commands): help text, then the commands
 GROUPS: dict[str, tuple[Any, ...]] = {
     "": (
         "",
-        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, lists.methods, lists.models),
+        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, diffusion.variations),
+        *(lists.methods, lists.models),
     ),
     "captions": (
-        "Generate, build, inspect, search, merge and share captions: the sentences that methods retrieve.",
+        "Generate, build, inspect, search, merge and share caption bases.",
         *(generate.generate, captions.build, captions.info, captions.search, captions.merge, captions.push),
     ),
-    "prompts": ("Look at a file of learned prompts (CoOp's, MaPLe's), or share it.", kept.push, kept.info),
-    "cache": ("List or remove the view features that `mltta eval` caches on disk.", kept.list_, kept.clear),
-    "keywords": ("Keywords that `mltta tag --keywords` has written into photos.", kept.undo),
+    "prompts": ("Inspect or share learned prompts (CoOp, MaPLe).", kept.push, kept.info),
+    "cache": ("List or remove features cached by `mltta eval`.", kept.list_, kept.clear),
+    "keywords": ("Remove keywords written by `mltta tag --keywords`.", kept.undo),
 }
 for word, (about, *runs) in GROUPS.items():
     group = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown") if word else app
@@ -69,15 +70,15 @@ def root(
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Tag images with many labels at once, adapting a frozen CLIP-style model to every single image."""
+    """Tag images with many labels at once, and evaluate test-time adaptation of CLIP-style models."""
 
 
 def main() -> None:
-    """Run the command line: errors of the input become one line and exit code 2, faults of ours a request to report."""
+    """Run the command line; input errors print one line and exit with code 2, bugs ask for a report."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     logging.getLogger("mltta").setLevel(logging.INFO)
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us: there is nobody to talk to
+        if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         print_anything(getattr(sys, name))
     code: int | str | None = 0
@@ -90,9 +91,9 @@ def main() -> None:
     except KeyboardInterrupt:
         code = say("interrupted", 130)
     except BrokenPipeError:
-        code = 141  # whoever read our output has seen enough
+        code = 141  # the reader closed the pipe
     except MemoryError:
-        said = "there is not enough memory for this; give fewer views, a smaller model or smaller files"
+        said = "not enough memory; use fewer views, a smaller model or smaller files"
         code = say(f"error: {said}", 2)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in DISKS:
@@ -103,20 +104,20 @@ def main() -> None:
 
 
 def say(line: str, code: int) -> int:
-    """Tell the user, and give the exit code, which has to do where nothing can be told."""
+    """Print a line to stderr, unless it is closed, and return the exit code."""
     with contextlib.suppress(OSError, ValueError):
         typer.echo(line, err=True)
     return code
 
 
 def flushed(code: int | str | None) -> int | str | None:
-    """The exit code, once what was printed has gone out; Python would end with a traceback where it cannot."""
+    """Flush stdout and return the exit code; Python would print a traceback if this failed at exit."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = code or 141
     except (OSError, ValueError) as error:
-        told = say(f"error: the output cannot be written: {getattr(error, 'strerror', None) or error}", 2)
+        told = say(f"error: cannot write the output: {getattr(error, 'strerror', None) or error}", 2)
         code = code or told
     else:
         return code
@@ -126,7 +127,7 @@ def flushed(code: int | str | None) -> int | str | None:
 
 
 def print_anything(stream: TextIO) -> None:
-    """Let a stream of another encoding than UTF-8, as on Windows, take bars and the labels of any language."""
+    """Let streams that are not UTF-8, as on Windows, print bars and labels in any language."""
     if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower().replace("-", "") != "utf8":
         if stream.isatty():
             stream.reconfigure(errors="replace")

@@ -1,4 +1,4 @@
-"""What `mltta captions` prints: what a base is, and how well it covers a label set."""
+"""Reports of `mltta captions`: properties of a caption base and its coverage of a label set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def about(base: CaptionBase, folder: Path) -> dict[str, Any]:
-    """What a base is, in plain data."""
+    """Return the properties of a base as plain data."""
     said = {"folder": str(folder), "model": base.model, "weights": base.fingerprint}
     return said | {"captions": len(base), "dim": base.embeddings.shape[1]}
 
@@ -23,7 +23,7 @@ def about(base: CaptionBase, folder: Path) -> dict[str, Any]:
 def show(
     bases: list[dict[str, Any]], as_json: bool, texts: Sequence[str] = (), labels: LabelSet | None = None
 ) -> None:
-    """Print what bases are, and how well their texts cover labels, if any are given."""
+    """Print the properties of bases and, if labels are given, how well their texts cover them."""
     from mltta.captions.nouns import quality
 
     cover = None if labels is None else quality(texts, labels)
@@ -31,10 +31,10 @@ def show(
         print_json({"bases": bases} | ({} if cover is None else {"quality": cover.to_dict()}))
         return
     for base in bases:
-        more = f", {base['dropped']:,} repeated left out" if "dropped" in base else ""
+        more = f", {base['dropped']:,} duplicates removed" if "dropped" in base else ""
         typer.echo(
-            f"{base['folder']}: {base['captions']:,} captions{more}, {base['dim']} numbers each, "
-            f"by {base['model'] or 'a model without a name'} (weights {base['weights'][:8]})"
+            f"{base['folder']}: {base['captions']:,} captions{more}, {base['dim']} dimensions, "
+            f"embedded by {base['model'] or 'an unnamed model'} (weights {base['weights'][:8]})"
         )
     if cover is None:
         return

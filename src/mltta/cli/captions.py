@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mltta.labels import LabelSet
     from mltta.model.backbone import Backbone
 
-#: marks a folder whose base is still being written
+#: marks a folder with an unfinished base
 UNFINISHED = ".mltta-unfinished"
 
 
@@ -36,12 +36,12 @@ class CoverOptions(ReportOptions, groups.SynonymOptions):
 
 
 class FolderOptions(Options):
-    out: Path = option(MISSING, "Folder for the base.", "-o", metavar="DIR")
-    compact: bool = option(False, "Store one byte per number: a quarter of the size.")
+    out: Path = option(MISSING, "Output folder.", "-o", metavar="DIR")
+    compact: bool = option(False, "Store embeddings with 8 bits per value (a quarter of the size).")
 
 
 class BuildOptions(FolderOptions, CoverOptions, groups.WeightsOptions):
-    """Embed captions once, for one model or several.
+    """Embed captions for one or more models.
 
     **Examples**
 
@@ -49,63 +49,63 @@ class BuildOptions(FolderOptions, CoverOptions, groups.WeightsOptions):
     - `mltta captions build captions_train2017.json more.jsonl.gz -m ViT-B/16 -m RN50 --out base --labels coco`
     - `mltta captions build hf:ORG/NAME:train:caption --out base`
 
-    SOURCE is a file: .txt (one caption per line), .jsonl, .csv, .tsv, COCO's captions .json, each also as .gz; a folder
-    written by `save_to_disk` of `datasets`; or `hf:ORG/NAME[:SPLIT][:COLUMN]`. Blank and repeated captions are skipped.
+    SOURCE is a file (.txt with one caption per line, .jsonl, .csv, .tsv or COCO captions .json, optionally with .gz), a
+    dataset folder from `save_to_disk`, or `hf:ORG/NAME[:SPLIT][:COLUMN]`. Blank and duplicate captions are skipped.
 
-    A base belongs to the model that embedded it. With several models, each gets a folder of its own inside `--out`;
-    `--captions` then takes `--out` and finds the one that fits.
+    A base works only with the model that embedded it. With several models, `--out` contains one folder per model; pass
+    `--out` to `--captions`, which selects the matching folder.
     """
 
-    sources: tuple[str, ...] = argument("SOURCE…", "Files or datasets of captions.")
-    model: tuple[str, ...] = option((), "One or several (default: mini).", "-m")
+    sources: tuple[str, ...] = argument("SOURCE…", "Caption files or datasets.")
+    model: tuple[str, ...] = option((), "Model, as in `mltta tag` (default: mini). May be repeated.", "-m")
     field: str | None = option(None, "Field or column with the captions (default: caption or text).")
 
 
 class InfoOptions(CoverOptions):
-    """Say what a caption base is, and with `--labels` how well it covers a label set.
+    """Show the properties of a caption base and, with `--labels`, how well it covers a label set.
 
-    `mltta captions info base --labels coco` counts the captions that name each label, lists the labels that none
-    names and shows how many labels a caption names. `--synonyms words.json` adds words of your own.
+    `mltta captions info base --labels coco` counts the captions that mention each label, lists labels that are never
+    mentioned and shows the number of labels per caption. `--synonyms words.json` adds your own synonyms.
     """
 
     source: str = argument("FOLDER", "A caption base, or hf-hub:ORG/NAME.")
 
 
 class SearchOptions(ReportOptions, groups.CaptionOptions, groups.SynonymOptions, groups.ModelOptions):
-    """Show the captions nearest to a text or an image, and the labels they name.
+    """Show the captions most similar to a text or image, and the labels they mention.
 
     **Examples**
 
     - `mltta captions search "a dog on a sofa"`
     - `mltta captions search photo.jpg --captions base --model ViT-B/16 -n 5 --labels voc`
 
-    This is what a method retrieves for an image. If no caption names what the image shows, the base does not cover it.
+    Methods retrieve the same captions. If none describes the image, the base does not cover it.
     """
 
-    query: str = argument("QUERY", "A text, or the path of an image.")
-    number: int = option(10, "Number of captions.", "-n", min=1)
+    query: str = argument("QUERY", "Text or path to an image.")
+    number: int = option(10, "Number of captions to show.", "-n", min=1)
     labels: str = option(
         "coco", "coco, voc, nuswide, a label file, or 'dog, cat, sofa'.", "-l", panel=groups.LABELS
     )
 
 
 class MergeOptions(FolderOptions, ReportOptions):
-    """Join caption bases of the same model into one, without embedding anything again.
+    """Merge caption bases of the same model without embedding again.
 
-    `mltta captions merge base-coco base-mine --out base-both`. Repeated captions are kept once.
+    `mltta captions merge base-coco base-mine --out base-both`. Duplicate captions are kept once.
     """
 
-    folders: tuple[str, ...] = argument("A B…", "Caption bases of one model.")
+    folders: tuple[str, ...] = argument("A B…", "Caption bases of the same model.")
 
 
 class PushOptions(ReportOptions, groups.HubOptions):
-    """Share a caption base on the Hugging Face hub; log in with `hf auth login` first.
+    """Upload a caption base to the Hugging Face Hub; log in with `hf auth login` first.
 
-    `mltta captions push base my-name/street-captions`. Everyone can then use it as
-    `--captions hf-hub:my-name/street-captions`. Only texts, embeddings and config.json are sent.
+    `mltta captions push base my-name/street-captions`. Others can then use it with
+    `--captions hf-hub:my-name/street-captions`. Only texts, embeddings and config.json are uploaded.
     """
 
-    folder: Path = argument("FOLDER", "A caption base, or a folder of several.")
+    folder: Path = argument("FOLDER", "Caption base, or folder of caption bases.")
 
 
 def build(options: BuildOptions) -> None:
@@ -119,9 +119,9 @@ def build(options: BuildOptions) -> None:
             for name in options.model
         }
         if options.weights is not None:
-            raise ConfigError("--weights belongs to one model: build the others with a command each")
+            raise ConfigError("--weights applies to one model: use a separate command per model")
         if len(models) < len(options.model):
-            raise ConfigError("--model: the same model is given twice")
+            raise ConfigError("--model: the same model was given twice")
     for folder in models:
         refuse_used(folder)
     wanted, said = covered(options), []
@@ -181,20 +181,20 @@ def push(options: PushOptions) -> None:
 
     bases = folders_of(str(options.folder))
     for base in bases:
-        CaptionBase.load(base)  # a damaged one is not sent
+        CaptionBase.load(base)  # raises if the base is damaged
     files = [str((base / file).relative_to(options.folder)) for base in bases for file in FILES]
     url = hub.push(options.folder, options.name, options.private, files=files)
-    said = f"sent to {url}: --captions {hub.PREFIX}{options.name}"
+    said = f"uploaded to {url}; use it with --captions {hub.PREFIX}{options.name}"
     typer.echo(json.dumps({"url": url}) if options.json else said)
 
 
 def covered(options: CoverOptions) -> LabelSet | None:
-    """The labels whose coverage is reported, if any were given."""
+    """Return the labels whose coverage to report, or None."""
     return None if options.labels is None else groups.with_synonyms(options.labels, options)
 
 
 def query_feature(query: str, backbone: Backbone) -> Tensor:
-    """The unit feature (D) of an image, if the query is called like one, or else of a text."""
+    """Return the unit feature (D) of an image if the query is a path to one, otherwise of the text."""
     from mltta.images.decode import load_image
     from mltta.images.find import SUFFIXES
     from mltta.images.specs import ViewSpec
@@ -202,27 +202,27 @@ def query_feature(query: str, backbone: Backbone) -> Tensor:
 
     path = Path(query)
     if not query.strip() or path.is_dir():
-        raise ConfigError(f"{query!r} is neither a text nor an image: give one of them")
+        raise ConfigError(f"expected a text or a path to an image, got {query!r}")
     if path.suffix.casefold() not in SUFFIXES and not path.is_file():
         return backbone.encode_texts([query])[0]
     return backbone.encode_images(render_views(load_image(query), ViewSpec(count=1), backbone.preprocess))[0]
 
 
 def folders_of(source: str) -> list[Path]:
-    """The bases in a folder or on the hub, at least one."""
+    """Return the bases in a folder or on the hub, at least one."""
     from mltta.captions.store import base_folders
 
     found = base_folders(source)
     if not found:
-        made = "is not a caption base: `mltta captions build` makes one from a file of captions"
-        gone = f"there is nothing at {source}: check the spelling of the path"
+        made = "is not a caption base. Build one from captions with `mltta captions build`"
+        gone = f"no such file or folder: {source}. Check the spelling of the path"
         raise CaptionError(f"{source} {made}" if Path(source).exists() else gone)
     return found
 
 
 @contextmanager
 def writing(*folders: Path) -> Iterator[None]:
-    """Mark folders until their bases are written, so that a rerun may replace what a killed run left behind."""
+    """Mark folders as unfinished while bases are written, so that a rerun can replace them if it is killed."""
     from mltta.captions.store import FILES
 
     done = False
@@ -242,11 +242,11 @@ def writing(*folders: Path) -> Iterator[None]:
 
 
 def refuse_used(folder: Path) -> None:
-    """Keep a base, and files of the same names, from being overwritten."""
+    """Refuse to overwrite a base or files with the same names."""
     from mltta.captions.store import FILES
 
     if folder.exists() and not folder.is_dir():
         raise CaptionError(f"--out {folder} is a file: give a folder")
     held = next((name for name in reversed(FILES) if (folder / name).exists()), None)
-    if held and not (folder / UNFINISHED).exists():  # which a killed run would have left
-        raise CaptionError(f"{folder} holds {held} already: remove it or give another --out")
+    if held and not (folder / UNFINISHED).exists():  # left by a killed run
+        raise CaptionError(f"{folder} already contains {held}: remove it or choose another --out")

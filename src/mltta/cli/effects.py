@@ -1,4 +1,4 @@
-"""What `mltta tag` does with photos besides tagging them: keywords, copies and links, pictures, thumbnails."""
+"""What `mltta tag` creates besides tags: keywords, copies and links, annotated pictures, thumbnails."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 
 class Effect:
-    """Something done with every photo of a run."""
+    """An action applied to every photo of a run."""
 
-    #: a folder that it writes to, whose pictures are not photos
+    #: output folder, which is not searched for photos
     folder: Path | None = None
 
     def prepare(self, roots: Mapping[Any, Path | None]) -> None:
-        """Hear of all photos of the run, in order, before any is tagged."""
+        """Receive all photos of the run, in order, before any is tagged."""
 
     def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool | None:
-        """Do it with a photo; true if that changed the photo's file. Without tags, an earlier run tagged it."""
+        """Process a photo; return whether its file changed. ``tags`` is None if an earlier run tagged it."""
 
     def notes(self) -> list[str]:
-        """What was done, for the summary."""
+        """Return lines for the summary."""
         return []
 
 
 class Keywords(Effect):
-    """Writes the labels shown as keywords, into sidecar files or into JPEGs; ``failed`` takes what could not be."""
+    """Write the labels shown as keywords, to sidecar files or into JPEGs; ``failed`` collects errors."""
 
     def __init__(self, how: str, dry: bool, failed: list[str]):
         self._embed, self._dry, self._failed = how == "embed", dry, failed
@@ -60,18 +60,18 @@ class Keywords(Effect):
 
     def notes(self) -> list[str]:
         photos = "1 photo" if self._written == 1 else f"{self._written:,} photos"
-        place = f"{'into' if self._embed else 'beside'} {photos}"
-        said = f"keywords written {place}; `mltta keywords undo` takes them back"
+        place = f"{'into' if self._embed else 'to sidecar files of'} {photos}"
+        said = f"keywords written {place}; `mltta keywords undo` removes them"
         if self._dry:
             said = f"keywords would be written {place}"
         elif not self._written:
-            said = "no keywords to write that were not there"
-        others = f"{self._others:,} are not JPEGs, and got none: --keywords sidecar takes every format"
+            said = "no new keywords to write"
+        others = f"{self._others:,} are not JPEGs and were skipped; --keywords sidecar supports all formats"
         return [said, others] if self._others else [said]
 
 
 class Sorted(Effect):
-    """Copies or links photos into folders by label."""
+    """Copy or link photos into folders by label."""
 
     def __init__(self, sorting: Sorting, dry: bool):
         self._sorting, self._dry, self._made, self.folder = sorting, dry, 0, sorting.home
@@ -89,12 +89,12 @@ class Sorted(Effect):
 
 
 class Pictures(Effect):
-    """Draws each photo with its labels' bars, or with where the labels were found, in folders like the photos' own."""
+    """Save each photo with label bars or heat maps, in the same folder structure as the photos."""
 
     def __init__(self, folder: Path, heat: bool):
         self.folder, self._heat, self._missing = folder, heat, 0
         self._paths = PicturePaths(folder)
-        with writing(folder):  # before any work is done
+        with writing(folder):  # fail before tagging
             folder.mkdir(parents=True, exist_ok=True)
 
     def prepare(self, roots: Mapping[Any, Path | None]) -> None:
@@ -114,12 +114,12 @@ class Pictures(Effect):
             (where_sheet if self._heat else annotate)(load_image(photo), tags).save(target)
 
     def notes(self) -> list[str]:
-        missing = f"{self._missing:,} that were done before have no picture in {self.folder}"
-        return [f"{missing}: --overwrite makes all"] if self._missing else []
+        missing = f"{self._missing:,} photos tagged by earlier runs have no picture in {self.folder}"
+        return [f"{missing}; use --overwrite to create them"] if self._missing else []
 
 
 class Thumbnails(Effect):
-    """Keeps what a gallery shows with each record."""
+    """Add the thumbnail and heat maps of the gallery to each record."""
 
     def __init__(self, gallery: Path):
         self.folder = thumbnail_folder(gallery)
@@ -132,9 +132,9 @@ class Thumbnails(Effect):
 def effects_of(
     options: TagOptions, outputs: Mapping[Path | None, str], paths: list[Path], unwritten: list[str]
 ) -> list[Effect]:
-    """What is done with each photo; copies are made after keywords were written, so that they have them.
+    """Return the effects in order: copies come after keywords, so that they include them.
 
-    No folder of copies may be one of the ``paths`` tagged. ``unwritten`` takes why photos got no keywords.
+    Copies must not go to one of the ``paths`` tagged. ``unwritten`` collects why photos got no keywords.
     """
     if options.dry_run and not (options.keywords or options.copy_to or options.link_to):
         raise ConfigError("--dry-run needs --keywords, --copy-to or --link-to")
@@ -145,7 +145,7 @@ def effects_of(
         if pattern is not None:
             sorting = Sorting(pattern, link)
             if sorting.home.resolve() in {path.resolve() for path in paths}:
-                raise ConfigError("--copy-to and --link-to need a folder other than the one that is tagged")
+                raise ConfigError("--copy-to and --link-to need a folder other than the one being tagged")
             found.append(Sorted(sorting, options.dry_run))
     pictures = ((options.annotate, False), (options.where, True))
     found += [Pictures(own, heat) for own, heat in pictures if own is not None]

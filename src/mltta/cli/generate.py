@@ -1,4 +1,4 @@
-"""`mltta captions generate`: the paper's text description base, written by a language model."""
+"""`mltta captions generate`: generate captions with a language model, as the paper does."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ ENDPOINT = "Endpoint"
 
 
 class GenerateOptions(Options):
-    """Write captions for your labels, as the paper does: draw up to five labels, ask a language model for a
-    sentence of less than 15 words with them, keep the sentences that are short and name a label.
+    """Generate captions for your labels with a language model, as the paper does.
+
+    Each request asks for a short sentence with up to five labels; short answers that mention a label are kept.
 
     **Examples**
 
@@ -31,37 +32,37 @@ class GenerateOptions(Options):
     - `mltta captions generate -l voc --engine openai --base-url http://localhost:8000/v1 --model any -o voc.jsonl`
     - `mltta captions generate --labels "dog, sofa, lamp" --engine composer --count 500 --out rooms.jsonl`
 
-    **Engines**: openai is any server with OpenAI's chat completions (llama.cpp, vLLM, Ollama, hosted ones); its key is
-    read from the environment variable OPENAI_API_KEY. composer uses templates, without a model.
+    **Engines**: openai is any server with OpenAI's chat completions API (llama.cpp, vLLM, Ollama, hosted services); the
+    key is read from OPENAI_API_KEY. composer uses templates and needs no model.
 
-    `--count` is the number of captions to keep. The run ends there, or after `--attempts` requests.
+    The run ends once `--count` captions are kept, or after `--attempts` requests.
 
-    Runs are resumable: every answer is written as it arrives; rerun the command to continue, or with a larger
-    `--count` to add captions. Use the file with `--captions voc.jsonl`.
+    Runs are resumable: rerun the command to continue, or with a larger `--count` to add captions. Use
+    the file with `--captions voc.jsonl`.
 
-    **Exit code**: 0 enough captions, 1 too few after all attempts, 2 wrong usage or an engine that fails.
+    **Exit code**: 0 enough captions, 1 too few after all attempts, 2 usage or engine error.
     """
 
     labels: str = option(MISSING, "coco, voc, nuswide, a label file, or 'dog, cat, sofa'.", "-l")
-    engine: Literal["openai", "composer"] = option(MISSING, "Who writes.")
+    engine: Literal["openai", "composer"] = option(MISSING, "Source of the captions.")
     out: Path = option(MISSING, "JSON Lines file; an existing one is resumed.", "-o")
-    model: str | None = option(None, "Name of the model at the endpoint.", "-m")
-    count: int = option(1000, "Number of captions to keep.", "-n", min=1)
+    model: str | None = option(None, "Model name at the endpoint.", "-m")
+    count: int = option(1000, "Number of captions to generate.", "-n", min=1)
     attempts: int | None = option(
         None, "Maximum number of requests.", min=1, show_default="four times --count"
     )
     cooccurrence: Path | None = option(
-        None, "File of label counts: draw labels as they occur together (docs/captions.md)."
+        None, "Label co-occurrence counts to draw labels from (docs/captions.md)."
     )
-    seed: int = option(0, "Random seed for the labels, and for the words if the engine supports it.")
+    seed: int = option(0, "Random seed for labels and, if the engine supports it, for texts.")
     base_url: str | None = option(
-        None, "Address of the endpoint, usually ending in /v1.", panel=ENDPOINT, envvar="OPENAI_BASE_URL"
+        None, "URL of the endpoint, usually ending in /v1.", panel=ENDPOINT, envvar="OPENAI_BASE_URL"
     )
     concurrency: int = option(8, "Concurrent requests.", panel=ENDPOINT, min=1)
-    timeout: float = option(60.0, "Seconds to wait for an answer.", panel=ENDPOINT, min=0.1)
-    retries: int = option(5, "Retries of a failed request.", panel=ENDPOINT, min=0)
+    timeout: float = option(60.0, "Request timeout in seconds.", panel=ENDPOINT, min=0.1)
+    retries: int = option(5, "Maximum number of retries per request.", panel=ENDPOINT, min=0)
     temperature: float = option(0.7, "Sampling temperature.", panel=ENDPOINT, min=0)
-    max_tokens: int = option(96, "Maximum length of an answer.", panel=ENDPOINT, min=1)
+    max_tokens: int = option(96, "Maximum number of tokens per answer.", panel=ENDPOINT, min=1)
 
 
 def generate(options: GenerateOptions) -> None:
@@ -87,7 +88,7 @@ def generate(options: GenerateOptions) -> None:
 
 
 def open_engine(options: GenerateOptions, labels: LabelSet) -> CaptionEngine:
-    """The endpoint's client, or the composer."""
+    """Return the client of the endpoint, or the template composer."""
     if options.engine == "composer":
         from mltta.captions.generate.sampling import ComposerEngine
 
@@ -102,21 +103,21 @@ def open_engine(options: GenerateOptions, labels: LabelSet) -> CaptionEngine:
 
 
 def tell(done: Generated, labels: LabelSet) -> list[str]:
-    """What was kept, what was not and why, and what it took, in sentences."""
+    """Return lines about accepted and rejected answers, time and tokens."""
     from mltta.captions.nouns import label_matches
 
     kept, answers = len(done.captions), len(done.entries)
     named = set().union(*label_matches(done.captions, labels))
-    naming = f"naming {len(named)} of {len(labels)} labels"
+    naming = f"mentioning {len(named)} of {len(labels)} labels"
     said = [f"{kept:,} captions kept of {answers:,} answers ({kept / answers:.1%}), {naming}"]
     if done.rejected:
-        said.append(f"  not kept: {', '.join(f'{n:,} {why}' for why, n in done.rejected.most_common())}")
+        said.append(f"  rejected: {', '.join(f'{n:,} {why}' for why, n in done.rejected.most_common())}")
     if not done.new:
-        return [*said, "  nothing was left to ask"]
+        return [*said, "  no further requests were needed"]
     seconds = max(done.seconds, 1e-3)
-    before = "" if done.new == answers else f", {answers - done.new:,} were there before"
+    before = "" if done.new == answers else f", {answers - done.new:,} from earlier runs"
     said.append(f"  {done.new:,} answers in {seconds:.1f} s, {done.new / seconds:.2f}/s{before}")
     if any(done.tokens):
         question, answer = done.tokens
-        said.append(f"  {question:,} tokens asked, {answer:,} tokens answered, {answer / seconds:.0f}/s")
+        said.append(f"  {question:,} prompt tokens, {answer:,} completion tokens, {answer / seconds:.0f}/s")
     return said

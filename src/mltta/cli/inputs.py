@@ -1,6 +1,6 @@
-"""Which images `mltta tag` tags: files, folders that may still fill, addresses, one on the standard input.
+"""Input images of `mltta tag`: files, folders (also watched ones), URLs and standard input.
 
-The first files are decoded in the seconds that a model's libraries take to load.
+The first files are decoded while the model's libraries load, which takes seconds.
 """
 
 from __future__ import annotations
@@ -25,79 +25,79 @@ from mltta.session.execution import cores
 from mltta.storage.folders import is_remote
 
 STDIN = "-"
-#: bytes of the photos that wait: some 170, as one of 12 megapixels takes 3 million at its working size
+#: memory limit for waiting photos: about 170 photos of 12 megapixels at their working size
 MOST_BYTES = 512 << 20
-# Pillow keeps four bytes for a pixel of three colours, and some thousand for an image.
+# Pillow uses four bytes per RGB pixel and a few thousand per image.
 _PIXEL, _IMAGE = 4, 4096
-#: what a file was when it was read: its size and the time it was changed
+#: size and modification time of a file when it was read
 Stamp = list[int]
 
 
 class Piped(bytes):
-    """The image that came on the standard input."""
+    """An image read from standard input."""
 
     def __str__(self) -> str:
         return STDIN
 
     @classmethod
     def read(cls) -> Piped:
-        """One image, no larger than a file may be."""
+        """Read one image, up to the size limit of files."""
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
         if not data:
-            raise MlttaError("-: nothing came on the standard input; give an image: mltta tag - < photo.jpg")
+            raise MlttaError("-: standard input is empty; pass an image: mltta tag - < photo.jpg")
         return cls(data)
 
 
-#: a file, an address, or what came on the standard input
+#: a file, a URL, or an image from standard input
 Source = Path | str | Piped
 
 
 def refuse_missing(given: Sequence[str]) -> None:
-    """Say it at once, before anything is loaded, if nothing of what was given is there."""
+    """Fail before anything is loaded if none of the inputs exists."""
     there = (path == STDIN or os.path.exists(path) or is_url(path) or is_remote(path) for path in given)
     if given and not any(there):
         raise no_such(given[0])
 
 
 class Sources:
-    """Images, folders, addresses, - for the standard input; asked again, it finds what has been added to folders."""
+    """Images, folders, URLs, and - for standard input; searching again finds images added to folders."""
 
     def __init__(self, given: Sequence[str | Path], allow_urls: bool = False):
         names = list(dict.fromkeys(str(path) for path in given))
         urls = [name for name in names if "://" in name and is_url(name)]
         if urls and not allow_urls:
-            raise MlttaError(f"{urls[0]}: give --allow-urls, and it is fetched")
+            raise MlttaError(f"{urls[0]}: use --allow-urls to fetch images from URLs")
         #: images that are not files
         self.others: list[Source] = [
             Piped.read() if one == STDIN else one for one in names if one in (STDIN, *urls)
         ]
         self.paths = [Path(name) for name in names if name not in (STDIN, *urls)]
-        #: paths that do not exist, unless nothing does
+        #: paths that do not exist, unless none exists
         self.missing = [path for path in self.paths if not path.exists()]
         if len(self.missing) < len(names):
             self.paths = [path for path in self.paths if path not in self.missing]
-        #: by image: the folder it was found in, or None if it was given itself
+        #: folder that each image was found in; None if the image itself was given
         self.roots: dict[Source, Path | None] = {}
-        #: a line about files that look like photos but cannot be read, if there are some
+        #: message about files that look like photos but cannot be read, if any
         self.skipped = ""
         self._apart: list[Path] = []
         self._sizes: dict[Source, Stamp | None] = {}
 
     def keep_apart(self, folders: Iterable[Path]) -> None:
-        """Leave out folders that the run itself writes to, whose pictures are not photos."""
+        """Exclude folders that the run itself writes to."""
         given = [path.resolve() for path in self.paths]
         around = {folder for path in given for folder in (path, *path.parents)}
         self._apart = [folder.resolve() for folder in folders if folder.resolve() not in around]
 
     def refuse_others(self, effects: bool, output: bool) -> None:
-        """Refuse what only files allow: effects on each photo, and output that a later run continues."""
+        """Refuse options that require files: effects on each photo, and resumable output."""
         if self.others and effects:
             raise ConfigError(f"{self.others[0]}: pictures, keywords and copies need files; save it first")
         if output and any(isinstance(one, Piped) for one in self.others):
-            raise ConfigError(f"{STDIN}: -o finds an image again by its name; save the image first")
+            raise ConfigError(f"{STDIN}: -o needs named files, to resume; save the image first")
 
     def find(self) -> list[Source]:
-        """Every image once, in the order of the paths; those of a folder sorted."""
+        """Find every image once, in the order of the paths; folders are sorted."""
         self.roots = {}
         skipped: Counter[str] = Counter()
         for path in self.paths:
@@ -112,14 +112,14 @@ class Sources:
         return list(self.roots)
 
     def settled(self) -> list[Source]:
-        """Those that have not changed since the last call: a file that is being copied still grows."""
+        """Find images that have not changed since the last call, so that no half-copied file is read."""
         found = self.find()
         before, self._sizes = self._sizes, {file: stamp(file) for file in found}
         return [file for file in found if file in before and before[file] == self._sizes[file]]
 
 
 def stamp(source: Source) -> Stamp | None:
-    """A file's size and time; None if there is no file."""
+    """Return a file's size and modification time; None if there is no file."""
     if isinstance(source, Path):
         with suppress(OSError, ValueError):
             found = os.stat(source)
@@ -129,24 +129,24 @@ def stamp(source: Source) -> Stamp | None:
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Python's garbage collector rests: a million objects come that stay, and looking through them takes a second."""
+    """Pause garbage collection while libraries load: scanning their million objects takes a second."""
     collects, first = gc.isenabled(), "torch" not in sys.modules
     gc.disable()
     try:
         yield
     finally:
         if first:
-            gc.freeze()  # what was loaded is left alone from here on
-            atexit.register(gc.unfreeze)  # or libraries tell at the end of what they think was lost
+            gc.freeze()  # exclude loaded objects from later collections
+            atexit.register(gc.unfreeze)  # otherwise some libraries warn about leaks at exit
         if collects:
             gc.enable()
 
 
 class Early:
-    """The first photos of a run, decoded by threads for as long as its ``with`` lasts, within a budget of memory.
+    """Decode the first photos of a run in threads during the ``with`` block, within a memory limit.
 
-    What is not decoded then, or cannot be, is left to whoever tags it, who tells of errors too.
-    Files come in the order they will be asked for; what is not a file is passed over.
+    Other photos, and those that cannot be decoded, are left to the tagger, which reports errors.
+    Files must be in the order in which they are requested; other sources are skipped.
     """
 
     def __init__(self, files: Iterable[Source] = (), *, most: int = MOST_BYTES):
@@ -156,7 +156,7 @@ class Early:
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Early:
-        for i in range(max(1, cores() - 1)):  # one core is left to the loading
+        for i in range(max(1, cores() - 1)):  # leave one core for loading
             self._threads.append(threading.Thread(target=self._work, name=f"mltta-early-{i}"))
             self._threads[-1].start()
         return self
@@ -167,7 +167,7 @@ class Early:
             thread.join()
 
     def take(self, file: Source) -> Source | Image:
-        """The file decoded, once; or the file itself, if it was not, or has changed since."""
+        """Return the decoded file once; the file itself if it was not decoded or has changed."""
         seen, image = self._ready.pop(file, (None, None))
         return file if image is None or seen != stamp(file) else image
 

@@ -1,4 +1,4 @@
-"""`mltta cache`, `mltta prompts` and `mltta keywords`: what is kept in files, listed, shared or taken back."""
+"""`mltta cache`, `mltta prompts` and `mltta keywords`: list, share or remove stored files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def list_(options: ListOptions) -> None:
 
     from mltta.session.cache import feature_folder, list_stores
 
-    name = Column("name", no_wrap=True, min_width=16)  # whole on a narrow screen too: `clear` asks for it
+    name = Column("name", no_wrap=True, min_width=16)  # never truncated, because `clear` needs it
     table = Table(name, "model", "views", "AugMix", "seed", "precision", "images", "size")
     for store in (stores := list_stores()):
         key, augmix = store.key, "yes" if store.spec.augmix else "no"
@@ -32,13 +32,14 @@ def list_(options: ListOptions) -> None:
     if stores:
         console.print(table)
     size = _size(sum(store.size for store in stores))
-    console.print(f"{len(stores)} kinds of features, {size}, in {feature_folder()}", soft_wrap=True)
+    plural = "s" * (len(stores) != 1)
+    console.print(f"{len(stores)} feature set{plural}, {size}, in {feature_folder()}", soft_wrap=True)
 
 
 class ClearOptions(Options):
-    """Remove cached features: those named, or all."""
+    """Remove cached features by name, or all of them."""
 
-    names: tuple[str, ...] = argument("NAME…", "Names as in `mltta cache list`.", ())
+    names: tuple[str, ...] = argument("NAME…", "Names shown by `mltta cache list`.", ())
     all: bool = option(False, "Remove everything.")
 
 
@@ -48,14 +49,14 @@ def clear(options: ClearOptions) -> None:
     stores = {store.folder.name: store for store in cache.list_stores()}
     unknown = [name for name in options.names if name not in stores]
     if unknown:
-        raise ConfigError(f"no features called {', '.join(unknown)}; `mltta cache list` shows what there is")
+        raise ConfigError(f"no cached features named {', '.join(unknown)}; see `mltta cache list`")
     if not options.names and not options.all:
-        raise ConfigError("name what to remove, as `mltta cache list` shows it, or give --all")
+        raise ConfigError("give the names to remove (see `mltta cache list`), or --all")
     chosen = [stores[name] for name in (stores if options.all else dict.fromkeys(options.names))]
     freed = sum(store.size for store in chosen)
     for store in chosen:
         cache.clear(store)
-    typer.echo(f"removed {len(chosen)} kinds of features, {_size(freed)}")
+    typer.echo(f"removed {len(chosen)} feature set{'s' * (len(chosen) != 1)}, {_size(freed)}")
 
 
 def _size(size: float) -> str:
@@ -67,18 +68,18 @@ def _size(size: float) -> str:
 
 
 class InfoOptions(Options):
-    """Say what a file of prompts holds and what it was trained on: `mltta prompts info voc.safetensors`."""
+    """Show the contents and training data of a prompt file: `mltta prompts info voc.safetensors`."""
 
-    file: str = argument("FILE", "Ours, CoOp's, MaPLe's, or hf-hub:ORG/NAME.")
+    file: str = argument("FILE", "Prompt file of mltta, CoOp or MaPLe, or hf-hub:ORG/NAME.")
 
 
 class PushOptions(HubOptions):
-    """Share prompts on the Hugging Face hub; log in with `hf auth login` first.
+    """Upload prompts to the Hugging Face Hub; log in with `hf auth login` first.
 
-    Everyone can then use them as `--prompts hf-hub:ORG/NAME`. Only the tensors and their description are sent.
+    Others can then use them with `--prompts hf-hub:ORG/NAME`. Only tensors and metadata are uploaded.
     """
 
-    file: str = argument("FILE", "Ours, CoOp's or MaPLe's.")
+    file: str = argument("FILE", "Prompt file of mltta, CoOp or MaPLe.")
 
 
 def push(options: PushOptions) -> None:
@@ -86,7 +87,7 @@ def push(options: PushOptions) -> None:
     from mltta.storage import hub
 
     url = push_prompts(load_prompts(options.file), options.name, options.private)
-    typer.echo(f"sent to {url}: --prompts {hub.PREFIX}{options.name}")
+    typer.echo(f"uploaded to {url}; use it with --prompts {hub.PREFIX}{options.name}")
 
 
 def info(options: InfoOptions) -> None:
@@ -94,22 +95,22 @@ def info(options: InfoOptions) -> None:
 
     prompts = load_prompts(options.file)
     *labels, tokens, width = prompts.context.shape
-    each = f", one for each of {labels[0]} labels" if labels else ""
+    each = f", one per label ({labels[0]})" if labels else ""
     typer.echo(f"{prompts.title} prompts {prompts.digest}")
-    typer.echo(f"context: {tokens} tokens, {width} wide{each}")
+    typer.echo(f"context: {tokens} tokens of width {width}{each}")
     if isinstance(prompts, MaPLe):
         wide = prompts.tensors["proj.weight"].shape[0]
-        typer.echo(f"image tower: {wide} wide; blocks with prompts: {1 + prompts.deeper}")
+        typer.echo(f"image tower: width {wide}; blocks with prompts: {1 + prompts.deeper}")
     for name, value in prompts.about.items():
         parts = [f"{key} {inner}" for key, inner in value.items()] if isinstance(value, dict) else value
         typer.echo(f"{name}: {', '.join(parts) if isinstance(parts, list) else parts}")
 
 
 class UndoOptions(Options):
-    """Take back the keywords that mltta has added, in photos and sidecars; those of others stay."""
+    """Remove keywords added by mltta from photos and sidecar files. Other keywords are kept."""
 
-    paths: tuple[Path, ...] = argument("PATH…", "Photos, or folders of them.")
-    dry_run: bool = option(False, "Only print what would be taken back.")
+    paths: tuple[Path, ...] = argument("PATH…", "Photos or folders of photos.")
+    dry_run: bool = option(False, "Only print which keywords would be removed.")
 
 
 def undo(options: UndoOptions) -> None:
@@ -127,7 +128,7 @@ def undo(options: UndoOptions) -> None:
         changed += bool(found)
         if found:
             typer.echo(printable(f"{photo}: {', '.join(found)}"))
-    would = "would be taken back from" if options.dry_run else "taken back from"
+    would = "would be removed from" if options.dry_run else "removed from"
     for line in [f"keywords {would} {changed:,} of {len(photos):,} photos", *failed]:
         say(line)
     raise typer.Exit(int(bool(failed)))

@@ -1,4 +1,4 @@
-"""`mltta methods` and `mltta models`: what can be named."""
+"""`mltta methods` and `mltta models`: list methods and models."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from mltta.cli.options import Options, argument, option
 
 _REQUIRED = {
     "captions": "captions",
-    "context": "one template whose words can be tuned",
+    "context": "a single template, whose tokens are tuned",
     "words": "synonyms and everyday words",
     "teacher": "a second model (--teacher)",
-    "pixels": "the pixels of views",
+    "pixels": "pixels of the views",
 }
 
 
 class MethodsOptions(Options):
-    """List the methods, or the settings of one.
+    """List methods, or show the settings of one method.
 
-    `mltta methods` lists all of them, `mltta methods ml-tta` explains the settings of one: defaults, ranges, help.
+    `mltta methods` lists all methods; `mltta methods ml-tta` describes the settings of one, with defaults and ranges.
     """
 
-    name: str | None = argument("[NAME]", "Method whose settings are explained, or a Python file.", None)
-    filter: str = option("", "Only names that contain or match this.")
+    name: str | None = argument("[NAME]", "Method name or Python file whose settings to show.", None)
+    filter: str = option("", "Only show names that contain or match this pattern.")
 
 
 class ModelsOptions(Options):
-    """List models that can be named with --model."""
+    """List models for --model."""
 
-    all: bool = option(False, "Every model and tag that open_clip knows.")
-    filter: str = option("", "Only names that contain or match this.")
+    all: bool = option(False, "List every model and tag of open_clip.")
+    filter: str = option("", "Only show names that contain or match this pattern.")
 
 
 def methods(options: MethodsOptions) -> None:
@@ -43,19 +43,17 @@ def methods(options: MethodsOptions) -> None:
 
     console = Console(highlight=False)
     if options.name is None:
-        table = Table("method", "what it does", caption="mltta methods NAME: its settings", box=None)
+        table = Table("method", "what it does", caption="mltta methods NAME shows the settings", box=None)
         for name in list_methods(options.filter):
             table.add_row(name, method_class(name).summary)
         console.print(table)
         return
     cls = method_class(options.name)
     needs = [text for requirement, text in _REQUIRED.items() if requirement in cls.requires]
-    console.print(
-        f"{cls.name}: {cls.summary}\nrequires: {', '.join(needs) or 'nothing but views and labels'}"
-    )
+    console.print(f"{cls.name}: {cls.summary}\nrequires: {', '.join(needs) or 'only views and labels'}")
     if cls.online or cls.transductive:
         console.print(
-            "online: learns from earlier images" if cls.online else "transductive: answers at the end"
+            "online: learns from earlier images" if cls.online else "transductive: scores all images at once"
         )
     table = Table("setting", "default", "meaning", box=None)
     for field in dataclasses.fields(cls.Config):

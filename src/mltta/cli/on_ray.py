@@ -1,4 +1,4 @@
-"""`--ray`: `mltta tag` on a cluster, its folder in other formats, and what measures images for `mltta eval`."""
+"""`--ray`: tag on a cluster, convert its output folder, and measure images for `mltta eval`."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from mltta.evaluation.measure import Spread
     from mltta.tagger import Tagger
 
-#: what needs the photos, or the order, of one machine
+#: options that work on one machine only
 ONE_MACHINE = ["annotate", "where", "watch", "keywords", "copy_to", "link_to", "format", "wide"]
 
 
 def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger]) -> int:
-    """Tag on a cluster into a folder of partitions, tell how it went, and give the exit code."""
+    """Tag on a cluster into a folder of partitions, print a summary and return the exit code."""
     for name in ONE_MACHINE:
         if getattr(options, name):
-            why = "does not work with --ray: it runs on one machine, where the photos are"
+            why = "does not work with --ray: it needs the photos on one machine"
             raise ConfigError(f"--{name.replace('_', '-')} {why}")
     from mltta.distributed import tag
     from mltta.distributed.cluster import open_ray
 
-    open_ray()  # before any work is done
+    open_ray()  # fail before any work is done
     output = options.output[0] if len(options.output) == 1 else None
     if output is None or output.suffix.lower() in SUFFIXES:
-        said = "--ray writes a folder with one file per shard: give it with -o"
+        said = "--ray writes a folder with one file per shard: give the folder with -o"
         raise ConfigError(f"{said}; `mltta tag FOLDER -o tags.csv` then converts it")
     # label files are read here: workers may not have them
     asked = replace(options, labels=with_synonyms(options.labels, options), synonyms=None, wordnet=False)
@@ -57,7 +57,7 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
     with Progress(options.quiet) as bar:
 
         def heard(told: Told | None, plan: Plan) -> None:
-            if told is None:  # it begins
+            if told is None:  # the run starts
                 closing.start()
                 bar.begin(plan.images)
                 if plan.skipped and not options.quiet:
@@ -69,7 +69,7 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
         done = tag(
             partial(open_tagger, asked) if options.ray_gpus else open_tagger(asked),
             list(options.images),
-            # an address, of whose slashes a path has swallowed one
+            # Path collapses the slashes of an address
             re.sub(r"^([A-Za-z][A-Za-z0-9]+):/(?!/)", r"\1://", str(output)),
             **_cluster(options, options.ray_gpus),
             **options.chosen("shard_size", "overwrite"),
@@ -77,14 +77,14 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
         )
         closing.stop()
     threads = " or ".join(map(str, sorted({part.threads for part in done.parts.values()})))
-    then = f"`mltta tag {output} -o tags.csv` makes one table of them"
+    then = f"`mltta tag {output} -o tags.csv` converts them to one table"
     closing.notes.append(f"{done.count:,} shards, threads per worker: {threads}; {then}")
     closing.tell(str(output), options.quiet)
     return closing.code
 
 
 def spread_by(options: SpreadOptions) -> AbstractContextManager[Spread | None]:
-    """What has a cluster measure images, if one was asked for."""
+    """Return a context whose value measures images on a cluster; None without --ray."""
     if options.ray is None:
         return nullcontext()
     from mltta.distributed import measuring
@@ -102,17 +102,18 @@ def _cluster(options: SpreadOptions, gpus: float = 0.0) -> dict[str, Any]:
 def read_back(
     folders: Sequence[str], outputs: Mapping[Path | None, str], *, wide: bool, overwrite: bool, quiet: bool
 ) -> int:
-    """Write the tags of folders of partitions that were made with the same settings as one; the exit code."""
+    """Convert folders of partitions with the same settings to the outputs; return the exit code."""
     held = [Partitions(folder) for folder in folders]
     for other in held[1:]:
         refuse_others(str(other.folder), held[0].settings or {}, other.settings or {})
-    labels, images = (held[0].settings or {}).get("labels", []), sum(one.images for one in held)
+    labels, synonyms = ((held[0].settings or {}).get(name, []) for name in ("labels", "synonyms"))
+    images = sum(one.images for one in held)
     if wide:
         refuse_wide(outputs.values())
     files = {file_of(format, path): format for path, format in outputs.items() if path is not None}
     for path in files:
         if path.exists() and not overwrite:
-            raise MlttaError(f"{path} exists; give another -o, or --overwrite to replace it")
+            raise MlttaError(f"{path} already exists; choose another -o, or use --overwrite to replace it")
     closing = Closing(verb="read back")
     closing.start()
     if not files:
@@ -124,7 +125,7 @@ def read_back(
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(path) as part:
             records = _records(held, None if number else closing, thumbnails=format == "html")
-            write_tags(part, format, records, Page(path, images, labels, wide and format in WIDE))
+            write_tags(part, format, records, Page(path, images, labels, wide and format in WIDE, synonyms))
     closing.stop()
     closing.tell(", ".join(str(path) for path in outputs if path is not None), quiet)
     return closing.code
@@ -137,6 +138,6 @@ def _records(
         if closing is not None:
             closing.count(record)
         if thumbnails and "error" not in record:
-            with suppress(ImageError):  # photos that are not here have none
+            with suppress(ImageError):  # the photos may not be on this machine
                 record.update(for_gallery(Path(record["image"]), {}))
         yield record

@@ -1,4 +1,4 @@
-"""Options as data: one frozen dataclass per command, set from Python, from a YAML file or from the shell."""
+"""Options as data: one frozen dataclass per command, set from Python, YAML or the shell."""
 
 from __future__ import annotations
 
@@ -30,21 +30,23 @@ from mltta.storage import atomic
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
-else:  # Python 3.10 has none, and only a type checker reads it
+else:  # missing in Python 3.10, and only type checkers use it
 
     def dataclass_transform(**_: Any) -> Callable[[type], type]:
         return lambda cls: cls
 
 
 TableFormat = Literal["text", "markdown", "csv", "json", "latex"]
-#: a cluster that runs here already, or one that is started for the run
+#: use a running cluster, or start one for the run
 ANY = "auto"
+#: placeholders of values in the help
+_METAVARS = {bool: "", str: "TEXT", int: "N", float: "X", Path: "PATH"}
 _ADDRESS = re.compile(r"auto|local|ray://.+|[\w.-]+:\d+")
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Options:
-    """What a command takes: each subclass is a frozen dataclass, and names the panel of the help that shows it."""
+    """Options of a command: subclasses become frozen dataclasses, shown in the help panel ``panel``."""
 
     PANEL: ClassVar[str | None] = None
 
@@ -53,30 +55,30 @@ class Options:
         dataclass(frozen=True, kw_only=True)(cls)
 
     def chosen(self, *names: str) -> dict[str, Any]:
-        """Some of the options by name, as a function takes them."""
+        """Return some of the options by name, as keyword arguments."""
         return {name: getattr(self, name) for name in names}
 
 
 def option(default: Any, help: str, short: str = "", *, panel: str | None = None, **more: Any) -> Any:
-    """A field that the shell sets with ``--field-name``.
+    """Return a field that is set by ``--field-name``.
 
     Args:
-        default: MISSING for an option that is required.
+        default: MISSING for a required option.
         short: a second name, such as "-l".
-        panel: where the help shows it, by default the panel of its class, or among the options needed first.
-        more: what else ``typer.Option`` takes: metavar, min, max, envvar …
+        panel: panel of the help (default: that of the class, or the main options).
+        more: further arguments of ``typer.Option``: metavar, min, max, envvar …
     """
     names = (short,) if short else ()
     return field(default=default, metadata={"names": names, "panel": panel, "typer": {"help": help, **more}})
 
 
 def argument(metavar: str, help: str, default: Any = MISSING) -> Any:
-    """A field that the shell sets by position."""
+    """Return a field that is set by position."""
     return field(default=default, metadata={"typer": {"metavar": metavar, "help": help}})
 
 
 class WithRay(TyperCommand):
-    """A command whose ``--ray`` takes an address or none."""
+    """A command whose ``--ray`` takes an optional address."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         said = []
@@ -87,9 +89,9 @@ class WithRay(TyperCommand):
 
 
 def shell(run: Callable[[Any], None]) -> Callable[..., None]:
-    """The function that typer makes a command of: its parameters are the fields of the options that ``run`` takes.
+    """Return a function for typer whose parameters are the fields of the options that ``run`` takes.
 
-    A command whose options have ``settings`` also gets ``--config``: a YAML file of its fields, and of method settings.
+    Options with a field ``settings`` also get ``--config``, a YAML file of options and method settings.
     """
     options: Any = get_type_hints(run)["options"]
     hints = get_type_hints(options)
@@ -117,13 +119,16 @@ def shell(run: Callable[[Any], None]) -> Callable[..., None]:
 
 def _parameter(own: Any, hint: Any, owner: Any) -> inspect.Parameter:
     kind, more = _kind(hint), dict(own.metadata["typer"])
+    plain = next((one for one in (*get_args(hint), hint) if one in _METAVARS), None)
+    if plain is not None:
+        more.setdefault("metavar", _METAVARS[plain])
     default = inspect.Parameter.empty if own.default is MISSING else own.default
     if default == ():
         kind, default = kind | None, None
     told: Any = typer.Argument(**more)
     if "names" in own.metadata:
         flag = f"--{own.name}".replace("_", "-")
-        if hint == bool | None:  # what may be on, off or chosen has two names
+        if hint == bool | None:  # an optional boolean has two flags
             flag = f"{flag}/--no-{flag[2:]}"
         panel = own.metadata["panel"] or owner.PANEL
         told = typer.Option(flag, *own.metadata["names"], rich_help_panel=panel, **more)
@@ -135,7 +140,7 @@ def _keyword(name: str, default: Any, annotation: Any) -> inspect.Parameter:
 
 
 def _kind(hint: Any) -> Any:
-    """A type as typer knows it: a list for a tuple, an enumeration for a Literal."""
+    """Convert a type for typer: a tuple to a list, a Literal to an enumeration."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _kind(inner[0]) | None
@@ -154,7 +159,7 @@ def _plain(value: Any, default: Any) -> Any:
 
 def _config(several: dict[str, bool]) -> inspect.Parameter:
     def read(context: typer.Context, path: Path | None) -> Any:
-        """The fields become defaults, which the shell overrides; the method settings are handed on."""
+        """Use the options as defaults, which the shell overrides; return the method settings."""
         if path is None:
             return {}
         from mltta.cli.settings import read_config
@@ -163,13 +168,13 @@ def _config(several: dict[str, bool]) -> inspect.Parameter:
         context.default_map = {**(context.default_map or {}), **values}
         return settings
 
-    help = "YAML file with options, e.g. `top-k: 5`, and settings by method: `ml-tta: {views: 16}`."
+    help = "YAML file with options, e.g. `top-k: 5`, and method settings, e.g. `ml-tta: {views: 16}`."
     told = typer.Option("--config", metavar="FILE", help=help, is_eager=True, callback=read)
     return _keyword("config", None, Annotated[Path | None, told])
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, or say why it cannot be."""
+    """Write a text file; errors name the file."""
     with atomic.writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic.write(path, text.encode(errors="surrogateescape"), durable=False)

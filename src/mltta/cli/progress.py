@@ -1,4 +1,4 @@
-"""What a run says: how far it is, as a bar on a terminal or a line now and then in a log, and how it went."""
+"""Progress and summary of a run: a bar on a terminal, or occasional lines in a log."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mltta.output.formats import Record, printable
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-#: seconds until the first line; later ones come once a twentieth more time has passed, so that a night's log is short
+#: seconds until the first line; later intervals grow by a twentieth of the elapsed time, to keep long logs short
 FIRST = 10.0
-#: reasons that are told one by one; the output has them all
+#: number of errors listed in the summary; the output contains all of them
 MOST = 100
 
 
 class Progress:
-    """Counts what is done of a run, and says so on the error stream, unless it would stand in the way of output."""
+    """Progress of a run, reported on stderr as a bar or as lines."""
 
     def __init__(self, quiet: bool = False, bar: bool = True):
         terminal = sys.stderr.isatty()
@@ -38,7 +38,7 @@ class Progress:
         return self
 
     def begin(self, total: int) -> None:
-        """Start to count anew, up to a total."""
+        """Start counting again, up to a total."""
         self._done, self._total = 0, total
         self._start = self._said = time.monotonic()
         if self._bar is not None:
@@ -47,7 +47,7 @@ class Progress:
             self._bar.add_task("tagging", total=total, visible=total > 1)
 
     def advance(self, count: int = 1) -> None:
-        """Count what is done, and say so if it is time."""
+        """Count finished images and report progress if it is time."""
         self._done += count
         if self._bar is not None:
             self._bar.advance(self._bar.task_ids[0], count)
@@ -64,7 +64,7 @@ class Progress:
 
 
 def rate(count: int, seconds: float) -> str:
-    """How fast, in words."""
+    """Format a throughput."""
     found = count / max(seconds, 1e-9)
     if found >= 9.95:
         return f"{found:,.0f} per second"
@@ -73,7 +73,7 @@ def rate(count: int, seconds: float) -> str:
 
 @contextmanager
 def counted(title: str, total: int) -> Iterator[Callable[..., None]]:
-    """A bar on the error stream, and what moves it: called with how much is done, and of how much."""
+    """Show a bar on stderr; yield a function that sets the number done and, optionally, the total."""
     with bar_on_terminal() as bar:
         task = bar.add_task(title, total=total)
 
@@ -84,7 +84,7 @@ def counted(title: str, total: int) -> Iterator[Callable[..., None]]:
 
 
 def bar_on_terminal() -> Bar:
-    """A bar on the error stream, so that results can be piped."""
+    """Return a progress bar on stderr, so that results can be piped."""
     from rich import progress
     from rich.console import Console
     from rich.text import Text
@@ -100,19 +100,19 @@ def bar_on_terminal() -> Bar:
 
 @dataclass
 class Closing:
-    """Counts a run, and tells it."""
+    """Counts of a run and their summary."""
 
     tagged: int = 0
     before: int = 0
     failed: list[str] = field(default_factory=list)
-    #: why photos that were tagged got no keywords
+    #: reasons why tagged photos got no keywords
     unwritten: list[str] = field(default_factory=list)
-    #: remarks in words, such as what was skipped or copied
+    #: further lines of the summary, such as the number of copies
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    #: what was done with them
+    #: what was done with the images
     verb: str = "tagged"
-    #: images that failed for reasons that are told elsewhere
+    #: failed images whose reasons are not listed
     unnamed: int = 0
     _labels: Counter[str] = field(default_factory=Counter)
     _since: float = 0.0
@@ -124,14 +124,14 @@ class Closing:
         self.seconds += time.monotonic() - self._since
 
     def count(self, record: Record) -> None:
-        """One image more."""
+        """Count one image."""
         reasons = [record["error"]] if "error" in record else []
         self.add(1, len(reasons), False, Counter(record.get("present", ())), reasons)
 
     def add(
         self, images: int, failed: int, before: bool, labels: Mapping[str, int], reasons: Sequence[str]
     ) -> None:
-        """Many images more, with some of the reasons why some failed."""
+        """Count several images, with the reasons of some failures."""
         if before:
             self.before += images
             return
@@ -141,18 +141,18 @@ class Closing:
         self._labels.update(labels)
 
     def tell(self, where: str, quiet: bool, ended: str = "") -> None:
-        """Say what went where, and how it ended if not as usual; why images failed is said even to who wants quiet."""
+        """Print the summary, starting with ``ended`` if the run was stopped; ``quiet`` leaves only the errors."""
         failed = len(self.failed) + self.unnamed
         every = self.tagged + self.before + failed
         lines: list[str] = []
         if not quiet and (where or every > 1 or ended or self.notes):
             images = "1 image" if self.tagged == 1 else f"{self.tagged:,} images"
             speed = f" in {_duration(self.seconds)}, {rate(self.tagged, self.seconds)}" if self.tagged else ""
-            before = f"; {self.before:,} were done before" if self.before else ""
+            before = f"; {self.before:,} were already done" if self.before else ""
             lines.append(f"{ended}{images} {self.verb}{speed}{before}")
             most = ", ".join(f"{label} {count:,}" for label, count in self._labels.most_common(5))
             if most or self.tagged > 1:
-                lines.append(f"most frequent: {most}" if most else "no label was shown for any of them")
+                lines.append(f"most frequent: {most}" if most else "no labels found")
             lines += [*self.notes, f"written to {where}"] if where else self.notes
         see = f", see {where}" if where else ""
         lines += _listed(f"{failed:,} of {every:,} could not be tagged:", self.failed, self.unnamed, see)
@@ -162,7 +162,7 @@ class Closing:
 
     @property
     def code(self) -> int:
-        """1 if something could not be done."""
+        """Exit code: 1 if anything failed."""
         return int(bool(self.failed or self.unwritten))
 
 
@@ -173,7 +173,7 @@ def _listed(head: str, reasons: Sequence[str], unnamed: int = 0, see: str = "") 
 
 
 def say(line: str) -> None:
-    """A line on the error stream."""
+    """Print a line to stderr."""
     typer.echo(printable(line), err=True)
 
 

@@ -2,87 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from mltta.cli.eval import cut
-from mltta.cli.groups import METHOD, DatasetRunOptions, DeviceOptions, open_backbone
+from mltta.cli import groups
 from mltta.cli.options import TableFormat, option, write_text
+from mltta.cli.places import PlaceOptions, places_of
 from mltta.cli.progress import counted
-from mltta.errors import ConfigError
+from mltta.cli.settings import settings_of
+from mltta.errors import ConfigError, MlttaError
+from mltta.storage import atomic
 
 if TYPE_CHECKING:
-    from mltta.data import Dataset
-    from mltta.model.backbone import Backbone
-    from mltta.model.learned_prompts import AnyPrompts
+    from mltta.reproduction.paper import Setting
     from mltta.reproduction.rerun import Bench, Reproduction
     from mltta.tables.cells import Table
     from mltta.tables.page import Plot, Section
+    from mltta.tables.svg import Drawing
 
 #: how a table is written, and the ending of its file
 FORMATS: dict[TableFormat, str] = {"markdown": "md", "csv": "csv", "json": "json", "latex": "tex"}
-#: the methods that figures show
-SHOWN = ("clip", "tpt", "rlcf", "ml-tta")
+FIGURES = ("1a", "1b", "2", "3")
+#: where the paper draws them, and the methods whose single images are drawn
+DRAWN, SHOWN = ("ViT-B/16", "coco2014"), ("CLIP", "TPT", "DiffTPT", "RLCF", "ML-TTA")
 
 
-class ReproduceOptions(DatasetRunOptions, DeviceOptions):
-    """The paper's tables and figures, run on your data and weights.
+class ReproduceOptions(PlaceOptions, panel=None):
+    """Reproduce the tables and figures of the ML-TTA paper on your data and weights.
 
     **Examples**
 
-    - `mltta reproduce --table 1 --model RN50 --model ViT-B/16 --data voc2007=VOCdevkit --data coco2014=coco`
-    - `mltta reproduce --table 5 --table 6 --table 7 --figure views --model mini --data voc2012=VOCdevkit`
-    - `mltta reproduce --table 2 --model mini --prompts prompts.safetensors --data voc2012=VOCdevkit`
+    - `mltta reproduce --plan --model RN50 --model ViT-B/16 --data coco2014=coco --captions coco=coco.txt`
+    - `mltta reproduce --table all --model ViT-B/16 --weights ViT-B-16.pt --allow-torchscript --data coco2014=coco`
+    - `mltta reproduce --table 5 --figure 3 --model mini --data voc2012=VOCdevkit`
+    - `mltta reproduce --table 1 --model RN50 --data voc2007=VOCdevkit --preset released --set rlcf.steps=1`
     - `mltta reproduce --frontier --model mini --data voc2012=VOCdevkit`
     - `mltta reproduce` without data prints the paper's numbers only.
 
-    `--frontier` measures all methods instead: scores, cost in views, milliseconds and memory, next to published
-    figures and their protocols.
+    `--plan` shows what a run needs, checks what is there, and runs nothing. `--table all` runs all tables and figures:
+    the paper's cells for its models and images, everything for other ones. Runs are resumable: rerun the command.
 
     The paper's numbers and ours are shown side by side; cells that were not run stay empty. Models or images that the
-    paper does not use (`mini`, a part of a dataset) get tables of their own. Everything is written to `--out`: each
-    table as Markdown, CSV, JSON and LaTeX, and one self-contained page, report.html. Views are encoded once for all
-    tables and cached, so a second table needs no encoding.
+    paper does not use (`mini`, a part of a dataset) get tables of their own. Below each table are its conditions, and
+    what is not as in the paper. Everything is written to `--out`: each table as Markdown, CSV, JSON and LaTeX, each
+    figure as SVG and PNG, and one self-contained page, report.html. Views are encoded once for all tables and cached.
+
+    `--frontier` measures all methods instead: scores, cost in views, milliseconds and memory, next to published
+    figures and their protocols.
     """
 
-    table: tuple[int, ...] = option((), "1 to 7 (default: all). May be repeated.", "-t", min=1, max=7)
-    figure: tuple[Literal["views", "label-count", "logits"], ...] = option(
-        (), "Ours only: the paper's figures print no numbers."
+    table: tuple[Literal["all", "1", "2", "3", "4", "5", "6", "7"], ...] = option(
+        (), "1 to 7, or all tables and figures (default: 1 to 7). May be repeated.", "-t"
     )
+    figure: tuple[Literal["all", "1a", "1b", "2", "3"], ...] = option(
+        (), "1a, 1b, 2, 3 or all. Ours only: the paper's figures print no numbers. May be repeated."
+    )
+    plan: bool = option(False, "Show what is needed, what is there and what is missing; run nothing.")
     frontier: bool = option(False, "Measure what every method scores and costs.")
     method: tuple[str, ...] = option((), "With --frontier: only these methods.")
-    data: tuple[str, ...] = option((), "A dataset, e.g. voc2012=VOCdevkit.", "-d", metavar="NAME[:SPLIT]=DIR")
-    model: tuple[str, ...] = option((), "One or several (default: mini).", "-m")
-    prompts: tuple[str, ...] = option(
-        (), "Learned prompts for Table 2: CoOp's, MaPLe's, or both.", metavar="FILE"
+    teacher: str | None = option(
+        "self", "Second model for rlcf; self: the model itself.", panel=groups.METHOD
     )
-    teacher: str = option("self", "Second model for rlcf; self: the model itself.", panel=METHOD)
-    orders: int = option(3, "Online methods: number of image orders.", min=1, panel=METHOD)
-    seed: int = option(0, "Random seed for the views.", panel=METHOD)
+    orders: int = option(3, "Online methods: number of image orders.", min=1, panel=groups.METHOD)
     out: Path = option(Path("reproduction"), "Folder for the report and the results.", "-o")
     format: TableFormat = option("text", "Output format.", "-f")
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The tables that are asked for."""
+        if "all" in self.table or not (self.table or self.figure or self.frontier):
+            return tuple(range(1, 8))
+        return tuple(sorted({int(one) for one in self.table}))
+
+    def figures(self, place: Bench) -> list[str]:
+        """The figures of a place: under "all", of a place of the paper only if the paper draws it."""
+        own = not place.printed or (place.model, place.key) == DRAWN
+        every = own and "all" in (*self.table, *self.figure)
+        return [one for one in FIGURES if every or one in self.figure]
+
 
 def reproduce(options: ReproduceOptions) -> None:
+    from mltta.cli.needs import print_plan
+    from mltta.reproduction.filled import paper_tables
     from mltta.reproduction.paper import claims
-    from mltta.reproduction.rerun import Reproduction, paper_tables
+    from mltta.reproduction.rerun import TITLES, Reproduction
     from mltta.tables.page import Section, html_page
 
-    numbers = options.table or (() if options.figure or options.frontier else tuple(range(1, 8)))
+    if options.plan:
+        return print_plan(options)
+    if options.frontier and (options.set or options.settings or options.preset != "paper"):
+        raise ConfigError("--frontier uses every method's own settings: leave out --set and --preset")
     unfit: dict[str, str] = {}
     places = list(places_of(options, unfit))
-    teacher = "self" if options.teacher == "self" else open_backbone(options, options.teacher)
-    done = Reproduction(options.out / "results", teacher, options.orders, skipped=unfit)
+    teacher = "self" if options.teacher in (None, "self") else groups.open_backbone(options, options.teacher)
+    changed = settings_of(list(TITLES), options.set, options.settings)
+    words = {name.replace("_", " "): word for name, word in options.wording(options.preset).items()}
+    how = teacher, options.orders, options.preset, changed, words
+    done = Reproduction(options.out / "results", *how, skipped=unfit)
     for place in places:
         with run_options(options, place) as done.options:
-            done.measure(place, settings(options, numbers))
+            done.measure(place, settings_at(options, place))
     sections = list(frontier_sections(options, places, teacher)) if options.frontier else []
-    for number in numbers:
-        made = paper_tables(number, places, done)
+    for number in options.numbers:
+        made = paper_tables(number, places, done, "all" not in options.table)
         sections.append(Section(f"Table {number}", tables=tuple(made)))
         for stem, one in zip((f"table-{number}", f"table-{number}-ours"), made, strict=False):
             show(stem, one, options)
@@ -93,83 +119,69 @@ def reproduce(options: ReproduceOptions) -> None:
         typer.echo("\n".join(f"not run: {note}" for note in notes), err=True)
         sections.append(Section("Not run", notes=notes))
     write_text(options.out / "report.html", html_page("Tables and figures of ML-TTA", sections))
-    typer.echo(f"wrote {options.out / 'report.html'} and each table beside it", err=True)
+    typer.echo(f"wrote {options.out / 'report.html'} and each table and figure beside it", err=True)
 
 
 @contextmanager
 def run_options(options: ReproduceOptions, place: Bench) -> Iterator[dict[str, Any]]:
     """How a place is measured, below a bar."""
+    asked = {**options.chosen("execution", "seed"), "descriptions": options.descriptions}
+    if not options.frontier:
+        asked["template"] = options.template
     with counted(place.title, len(place.dataset)) as moved:
-        yield {"execution": options.execution, "seed": options.seed, "progress": moved}
+        yield asked | {"progress": moved}
 
 
-def places_of(options: ReproduceOptions, unfit: dict[str, str]) -> Iterator[Bench]:
-    """Every model on every dataset, with the learned prompts that fit; what does not fit goes into ``unfit``."""
-    from mltta.model.maple import with_prompts
-    from mltta.reproduction.rerun import Bench
-
-    learned, seen = load_several(options.prompts), set()
-    for name in options.model or (("mini",) if options.data else ()):
-        backbone = open_backbone(options, name)
-        prompted: dict[str, Backbone] = {}
-        for kind, found in learned.items():
-            try:
-                prompted[kind] = with_prompts(backbone, found)
-            except ConfigError as error:
-                unfit[f"{found.title} prompts on {name}"] = str(error)
-        for given in options.data:
-            key, dataset, own = dataset_of(given, options)
-            place = Bench(paper_model(name), key, backbone, dataset, own, prompted)
-            if (place.model, place.key) in seen:
-                raise ConfigError(f"--data {given}: {place.key} is given twice")
-            seen.add((place.model, place.key))
-            yield place
-
-
-def dataset_of(given: str, options: ReproduceOptions) -> tuple[str, Dataset, bool]:
-    """A dataset as it was named: its key, its images, and whether they are those of the paper."""
-    from mltta.data import load_dataset
-
-    what, equals, folder = given.partition("=")
-    if not equals:
-        raise ConfigError(f"--data {given}: give a dataset's name and its folder, as voc2012=VOCdevkit")
-    name, _, split = what.partition(":")
-    dataset = load_dataset(name, folder, split=split or None)
-    typer.echo(dataset.summary(), err=True)
-    key = "".join(filter(str.isalnum, name.lower()))
-    return key, cut(dataset, options, options.seed), not split and options.corrupt is None
-
-
-def settings(options: ReproduceOptions, numbers: tuple[int, ...]) -> list[Any]:
-    """What the tables and figures need measured at each place."""
+def settings_at(options: ReproduceOptions, place: Bench) -> list[Setting]:
+    """What the tables and figures need measured at a place."""
+    from mltta.reproduction import filled
     from mltta.reproduction.paper import Setting
-    from mltta.reproduction.rerun import settings_of, view_settings
+    from mltta.reproduction.rerun import TITLES
 
-    found = [setting for number in numbers for setting in settings_of(number)]
-    found += view_settings() if "views" in options.figure else []
-    plotted = {"label-count", "logits"}.intersection(options.figure)
-    return found + [Setting.of("", method, "") for method in (SHOWN if plotted else ())]
+    figures, every = options.figures(place), "all" not in options.table
+    found = [one for number in options.numbers for one in filled.settings_at(place, number, every)]
+    found += filled.view_settings() if "3" in figures else []
+    return found + [Setting.of("", method, "") for method in (TITLES if {"1a", "1b"} & set(figures) else ())]
 
 
 def figure_sections(options: ReproduceOptions, place: Bench, done: Reproduction) -> Iterator[Section]:
     """The figures of a place, which are written too, and its results side by side."""
     from mltta.evaluation.comparison import comparison_section, example_section, gain_by_label_count
-    from mltta.reproduction.rerun import view_figure
+    from mltta.reproduction.filled import view_figure
+    from mltta.reproduction.label_change import change_figure
+    from mltta.reproduction.overview import overview
+    from mltta.reproduction.paper import Setting
     from mltta.tables.page import Section
+    from mltta.tables.svg import Drawing
 
-    end = f"{place.model.replace('/', '-')}-{place.key}"
-    if "views" in options.figure:
-        plot, numbers = view_figure(place, done)
-        show(f"views-{end}", numbers, options)
-        figures = draw({f"views-{end}": plot}, options)
-        yield Section(f"Number of views, {place.title}", tables=(numbers,), figures=figures)
-    if "label-count" in options.figure:
-        figures = draw({f"label-count-{end}": gain_by_label_count(done.lines(place, SHOWN))}, options)
-        yield Section(f"Gain by label count, {place.title}", figures=figures)
-    if whole := done.lines(place):
+    end, figures = f"{place.model.replace('/', '-')}-{place.key}", options.figures(place)
+    whole = done.lines(place)
+    single = [line for line in whole if line.title in SHOWN]
+
+    def section(figure: str, what: str, plot: Drawing, *tables: Table) -> Section:
+        for table in tables:
+            show(f"figure-{figure}-{end}", table, options)
+        drawn = draw({f"figure-{figure}-{end}": plot}, options)
+        return Section(f"Figure {figure}: {what}, {place.title}", tables=tables, figures=drawn)
+
+    if "1a" in figures and len(whole) > 1:
+        yield section("1a", "images with two labels or more", *change_figure(whole, place.title))
+        examples = example_section(single, place.dataset)
+        each = enumerate(examples.figures, start=1)
+        draw({f"figure-1a-{end}-{i}": one.svg for i, one in each if isinstance(one.svg, Drawing)}, options)
+        yield examples
+    if "1b" in figures and len(single) > 1:
+        yield section("1b", "gain by label count", gain_by_label_count(single))
+    if "2" in figures:
+        try:
+            recipe = done.recipe(place, Setting.of("", "ml-tta", ""))
+            yield section("2", "one image", overview(place, recipe, done.options))
+        except MlttaError as error:
+            done.skipped[f"Figure 2, {place.title}"] = str(error)
+    if "3" in figures:
+        yield section("3", "number of views", *view_figure(place, done))
+    if whole:
         yield comparison_section(whole)
-    if "logits" in options.figure:
-        yield example_section(whole, place.dataset)
 
 
 def frontier_sections(options: ReproduceOptions, places: list[Bench], teacher: Any) -> Iterator[Section]:
@@ -199,30 +211,12 @@ def show(stem: str, table: Table, options: ReproduceOptions) -> None:
         write_text(options.out / f"{stem}.{ending}", render(table, kind))
 
 
-def draw(plots: dict[str, str], options: ReproduceOptions) -> tuple[Plot, ...]:
-    """Write plots to files of their names, and give them as a page takes them."""
+def draw(plots: Mapping[str, Drawing], options: ReproduceOptions) -> tuple[Plot, ...]:
+    """Write plots to files of their names, as SVG and PNG, and give them as a page takes them."""
     from mltta.tables.page import Plot
 
     for stem, plot in plots.items():
         write_text(options.out / f"{stem}.svg", plot)
+        with atomic.writing(file := options.out / f"{stem}.png"):
+            atomic.write(file, plot.png(), durable=False)
     return tuple(map(Plot, plots.values()))
-
-
-def load_several(files: Iterable[str]) -> dict[str, AnyPrompts]:
-    """Learned prompts by their kind; a table has room for one of each."""
-    from mltta.model.learned_prompts import load_prompts
-
-    found: dict[str, AnyPrompts] = {}
-    for file in files:
-        one = load_prompts(file)
-        if found.setdefault(one.kind, one) is not one:
-            raise ConfigError(f"--prompts {file}: {one.title} prompts are given twice")
-    return found
-
-
-def paper_model(name: str) -> str:
-    """A model as the paper calls it: ViT-B-16:openai is ViT-B/16; any other keeps its name."""
-    from mltta.model.names import PAPER_MODELS
-
-    plain = name.removesuffix(":openai")
-    return next((paper for paper, own in PAPER_MODELS.items() if plain in (paper, own)), plain)

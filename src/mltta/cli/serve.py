@@ -1,4 +1,4 @@
-"""`mltta serve`: a page and an API."""
+"""`mltta serve`: a web page and an HTTP API."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ ACCESS = "Access"
 
 
 class ServeOptions(DeviceOptions):
-    """Serve a page and an API that tag images.
+    """Serve a web page and an HTTP API that tag images.
 
     `mltta serve`, then open http://127.0.0.1:8000
 
     `curl -F images=@photo.jpg -F "labels=dog, cat" http://127.0.0.1:8000/v1/tag`
 
-    Only this machine can reach it. For others: `mltta serve --host 0.0.0.0 --token-file secret.txt`
+    Only this machine can connect. To allow others: `mltta serve --host 0.0.0.0 --token-file secret.txt`
 
-    Images are never sent elsewhere or written to disk. Ctrl-C or SIGTERM finishes accepted requests first.
+    Images are never sent elsewhere or written to disk. Ctrl-C or SIGTERM stops after accepted requests.
     """
 
-    host: str = option("127.0.0.1", "Address to listen on; other machines need a token.")
-    port: int = option(8000, "Port; 0: any free one.", "-p", min=0, max=65535)
+    host: str = option("127.0.0.1", "Address to listen on; a token is required unless it is local.")
+    port: int = option(8000, "Port (0: any free port).", "-p", min=0, max=65535)
     model: tuple[str, ...] = option((), "Model to offer, as in `mltta tag`. May be repeated.", "-m")
     method: tuple[str, ...] = option(
         (), "Method to offer, or path to a Python file (default: all). The first is the default method."
     )
-    labels: str = option("everyday", "Label set of requests without one: everyday, coco …", "-l")
-    label_set: tuple[str, ...] = option((), "A label file to offer by name.", metavar="NAME=FILE")
+    labels: str = option("everyday", "Default label set of requests: everyday, coco …", "-l")
+    label_set: tuple[str, ...] = option((), "Label file to offer. Repeatable.", metavar="NAME=FILE")
     token_file: Path | None = option(
-        None, "File with the secret that requests must send; or set MLTTA_TOKEN.", panel=ACCESS
+        None, "File with the token that requests must send; or set MLTTA_TOKEN.", panel=ACCESS
     )
-    allow_host: tuple[str, ...] = option((), "Another accepted name of this machine.", panel=ACCESS)
-    allow_urls: bool = option(False, "Fetch images from public addresses.", panel=ACCESS)
+    allow_host: tuple[str, ...] = option((), "Additional host name to accept. May be repeated.", panel=ACCESS)
+    allow_urls: bool = option(False, "Fetch images from public URLs.", panel=ACCESS)
     limit: tuple[str, ...] = option(
-        (), "A limit, e.g. images=64 (docs/serve.md).", panel=ACCESS, metavar="NAME=NUMBER"
+        (), "Limit, e.g. images=64 (docs/serve.md). Repeatable.", panel=ACCESS, metavar="NAME=NUMBER"
     )
     quiet: bool = option(False, "Do not log requests.", "-q")
 
@@ -71,8 +71,8 @@ def serve(options: ServeOptions) -> None:
         server = make_server(offer, token=token, hosts=options.allow_host, **how)
         logging.getLogger("mltta.serve").setLevel(logging.WARNING if options.quiet else logging.INFO)
         shown = f"[{host}]" if ":" in host else host
-        typer.echo(f"open http://{shown}:{listening.getsockname()[1]}  (Ctrl-C ends it)", err=True)
-        for end in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the signal that stopped it once more
+        typer.echo(f"open http://{shown}:{listening.getsockname()[1]}  (press Ctrl-C to stop)", err=True)
+        for end in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the stop signal again
             signal.signal(end, lambda *_: None)
         server.run(sockets=[listening])
     finally:
@@ -82,17 +82,17 @@ def serve(options: ServeOptions) -> None:
 
 
 def read_label_sets(given: tuple[str, ...]) -> dict[str, LabelSet]:
-    """Label files by the names that they are offered under."""
+    """Read label files by the names under which they are offered."""
     from mltta.labels import LabelSet
 
     for pair in given:
         if not all(pair.partition("=")[::2]):
-            raise ConfigError(f"--label-set {pair}: give NAME=FILE")
+            raise ConfigError(f"--label-set {pair}: expected NAME=FILE")
     return {name: LabelSet.from_file(file) for name, _, file in (pair.partition("=") for pair in given)}
 
 
 def read_token(file: Path | None) -> str | None:
-    """The secret, which stands on no command line, where other users could read it."""
+    """Read the token from a file or the environment; a command line is visible to other users."""
     if file is None:
         return os.environ.get("MLTTA_TOKEN") or None
     try:
@@ -102,12 +102,12 @@ def read_token(file: Path | None) -> str | None:
             f"{file}: cannot be read: {getattr(error, 'strerror', None) or 'not text'}"
         ) from None
     if not text:
-        raise ConfigError(f"{file}: holds no token")
+        raise ConfigError(f"{file}: contains no token")
     return text
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """An open port, before anything is loaded."""
+    """Open the port before anything is loaded."""
     try:
         family, kind, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind)
@@ -115,5 +115,5 @@ def listen(host: str, port: int) -> socket.socket:
         listening.bind(address)
     except OSError as error:
         why = error.strerror or error
-        raise ConfigError(f"cannot listen at {host}:{port}: {why}; give another --port") from None
+        raise ConfigError(f"cannot listen at {host}:{port}: {why}; choose another --port") from None
     return listening

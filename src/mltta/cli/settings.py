@@ -1,4 +1,4 @@
-"""Values as people write them: method settings as NAME=VALUE, and YAML files of options and method settings."""
+"""Parse method settings (NAME=VALUE) and YAML files of options and method settings."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BOOLS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false
 def settings_of(
     methods: Sequence[str], pairs: Sequence[str], given: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The settings of each method: those of a YAML file, then pairs, which go to every method that has the name."""
+    """Return the settings of each method: from a YAML file, then from pairs, for every method with that setting."""
     from mltta.methods import method_class
 
     unknown = [shorten(name) for name in given or {} if name not in methods]
     if unknown:
         named = ", ".join(unknown[:5])
-        raise ConfigError(f"--config has settings for {named}, but {', '.join(methods)} is run")
+        raise ConfigError(f"--config has settings for {named}, but the command runs {', '.join(methods)}")
     configs = {method: dataclasses.fields(method_class(method).Config) for method in methods}
     defaults = {method: {one.name: one.default for one in own} for method, own in configs.items()}
     found: dict[str, dict[str, Any]] = {method: {} for method in methods}
@@ -32,7 +32,7 @@ def settings_of(
             name = _field(str(key))
             if isinstance(value, str) and type(defaults[method].get(name)) is float:
                 with contextlib.suppress(ValueError):
-                    value = float(value)  # YAML takes 5e-3 for a word, because it has no point
+                    value = float(value)  # YAML reads 5e-3 as a string
             found[method][name] = value
     for pair in pairs:
         name = pair.partition("=")[0]
@@ -49,24 +49,24 @@ def settings_of(
 
 
 def read_config(path: Path, fields: Mapping[str, bool]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A YAML file's options, of which ``fields`` says whether each takes several values, and settings by method."""
+    """Read options and method settings from YAML; ``fields`` says which options take several values."""
     import yaml
 
     try:
         held = yaml.safe_load(read_bytes(path, SETTINGS, ConfigError).decode()) or {}
     except FileNotFoundError:
-        raise ConfigError(f"no config file at {path}") from None
+        raise ConfigError(f"no such config file: {path}") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} is not a YAML file that can be read: {explain(error)}") from error
+        raise ConfigError(f"{path} cannot be read as YAML: {explain(error)}") from error
     if not isinstance(held, dict):
-        raise ConfigError(f"{path}: give options by name and settings by method: `ml-tta: {{views: 16}}`")
+        raise ConfigError(f"{path}: expected options by name and settings by method: `ml-tta: {{views: 16}}`")
     values: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for key, value in held.items():
         name = _field(str(key))
         if name not in fields:
             if not isinstance(value, (dict, type(None))):
-                where = "a method's settings belong under its name, such as `ml-tta: {views: 16}`"
+                where = "put method settings under the method's name, such as `ml-tta: {views: 16}`"
                 raise ConfigError(f"{path}: no option {shorten(key)!r}; {where}")
             settings[str(key)] = value or {}
         elif isinstance(value, dict) or (isinstance(value, list) and not fields[name]):
@@ -79,18 +79,18 @@ def read_config(path: Path, fields: Mapping[str, bool]) -> tuple[dict[str, Any],
 
 
 def _parsed(method: str, pair: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """NAME=VALUE in the type of the method's config."""
+    """Convert NAME=VALUE to the type of the setting."""
     name, equals, value = pair.partition("=")
     name = _field(name)
     if not equals or name not in defaults:
-        known = ", ".join(defaults) or "no settings"
-        raise ConfigError(f"--set {pair}: {method} takes {known}, as NAME=VALUE")
+        known = ", ".join(defaults) or "none"
+        raise ConfigError(f"--set {pair}: expected NAME=VALUE; settings of {method}: {known}")
     kind: Any = type(defaults[name])
     try:
         return {name: _BOOLS[value.lower()] if kind is bool else kind(value)}
     except (ValueError, KeyError) as error:
-        wanted = {bool: "true or false", int: "a whole number", float: "a number"}[kind]
-        raise ConfigError(f"--set {pair}: give {wanted}") from error
+        wanted = {bool: "true or false", int: "an integer", float: "a number"}[kind]
+        raise ConfigError(f"--set {pair}: expected {wanted}") from error
 
 
 def _field(name: str) -> str:

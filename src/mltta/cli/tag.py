@@ -1,4 +1,4 @@
-"""`mltta tag`: images in, labels out; its options, and the tagger that they describe."""
+"""`mltta tag`: its options, and the tagger they describe."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class OutputOptions(Options, panel="Output"):
 
 class FileOptions(Options, panel="Keywords and copies"):
     keywords: Literal["sidecar", "embed"] | None = option(
-        None, "Write labels as keywords, into sidecar files or into JPEGs."
+        None, "Write labels as keywords: sidecar (photo.jpg.xmp) or embed (into JPEGs)."
     )
-    copy_to: Path | None = option(None, "Copy photos into folders by label.", metavar="DIR/{label}")
-    link_to: Path | None = option(None, "Link photos into folders by label.", metavar="DIR/{label}")
+    copy_to: Path | None = option(None, "Copy photos into one folder per label.", metavar="DIR/{label}")
+    link_to: Path | None = option(None, "Link photos into one folder per label.", metavar="DIR/{label}")
     dry_run: bool = option(False, "Only print which files would be written.")
 
 
@@ -38,34 +38,37 @@ class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOpt
 
     - `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
     - `mltta tag holidays/ --labels my_labels.txt -o tags.csv -o tags.html`
+    - `mltta tag holidays/ --keywords sidecar`
 
     Runs with `-o` are resumable: rerun the command to continue, or to add new photos.
 
-    `curl https://example.org/photo.jpg | mltta tag -`
+    On a Ray cluster: `mltta tag s3://bucket/photos --ray -o results`. Convert: `mltta tag results -o tags.csv`.
 
-    `mltta tag s3://bucket/photos --ray -o tags` runs on a cluster; `mltta tag tags -o tags.csv` converts the result.
-
-    **Exit code**: 0 all images tagged, 1 some failed (they are listed), 2 wrong usage.
+    **Exit code**: 0 all images tagged, 1 some failed (they are listed), 2 usage error.
     """
 
     images: tuple[str, ...] = argument("PATH…", "Images, folders of images, or - for an image on stdin.")
     labels: str | Any = option(
-        "everyday", "everyday, coco, voc, nuswide, a label file, or 'dog, cat | kitty'.", "-l"
+        "everyday", "A list (everyday, coco, voc, nuswide), a file, or 'dog, cat | kitty'.", "-l"
     )
     method: str = option("auto", "Method name (see `mltta methods`) or path to a Python file.")
     output: tuple[Path, ...] = option(
-        (), "Output files: .csv .json .jsonl .parquet .html .txt (default: the screen).", "-o"
+        (), "Output files: .csv .json .jsonl .parquet .html .txt (default: the terminal).", "-o"
     )
     top_k: int | None = option(None, "Maximum number of labels per image.", min=1, metavar="N")
     threshold: float | None = option(
-        None, "Minimum score (default: 0.3). With --top-k, both limits apply.", min=0, max=1, metavar="SCORE"
+        None,
+        "Minimum score (default: 0.3, or 0 with --top-k). Combined with --top-k, both apply.",
+        min=0,
+        max=1,
+        metavar="SCORE",
     )
-    annotate: Path | None = option(None, "Also save each image with its label bars to DIR.", metavar="DIR")
+    annotate: Path | None = option(None, "Also save images with label bars to DIR.", metavar="DIR")
     where: Path | None = option(None, "Also save label heat maps to DIR.", metavar="DIR")
-    allow_urls: bool = option(False, "Fetch images from http:// and https:// addresses.")
+    allow_urls: bool = option(False, "Fetch images from http:// and https:// URLs.")
     watch: bool = option(False, "Keep watching for new photos until Ctrl-C.")
-    quiet: bool = option(False, "No progress and no summary.", "-q")
-    verbose: bool = option(False, "Also print what is chosen: device, precision, batch size.", "-v")
+    quiet: bool = option(False, "Hide progress and summary.", "-q")
+    verbose: bool = option(False, "Also print the device, precision and batch size.", "-v")
 
 
 def tag(options: TagOptions) -> None:
@@ -81,7 +84,7 @@ def tag(options: TagOptions) -> None:
     from mltta.storage.folders import is_remote
 
     if options.format and len(options.output) > 1:
-        raise ConfigError("--format is for one output; with several, the file extensions name the formats")
+        raise ConfigError("--format needs a single output; with several, formats follow the file extensions")
     outputs = {path: format_of(options.format, path) for path in options.output or (None,)}
     addresses = [path for path in options.images if "://" in path]
     if all((path in addresses or os.path.isdir(path)) and is_partitions(path) for path in options.images):
@@ -90,14 +93,14 @@ def tag(options: TagOptions) -> None:
         raise typer.Exit(read_back(options.images, outputs, **options.chosen("wide", "overwrite", "quiet")))
     far = next(filter(is_remote, addresses), None)
     if far is not None:
-        raise ConfigError(f"{far}: only workers read photos from object storage: add --ray")
+        raise ConfigError(f"{far}: photos in object storage need --ray")
     from mltta.cli.tagging import tag_here
 
     raise typer.Exit(tag_here(options, outputs, open_tagger))
 
 
 def open_tagger(options: TagOptions) -> Tagger:
-    """The tagger that the options describe, in this process or in a worker."""
+    """Create the tagger that the options describe, in this process or in a worker."""
     from mltta.tagger import Tagger
 
     settings: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The run behind `mltta tag`: tags what is not done yet, keeps it, and sums up; once, or as a folder fills."""
+"""The run behind `mltta tag`: tag new images, save the tags and print a summary, once or with --watch."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from mltta.cli.tag import TagOptions
     from mltta.tagger import Tagger, Tags
 
-#: seconds between two looks at a folder that fills
+#: seconds between searches for new photos
 POLL = 2.0
-#: options that do something with each photo besides tagging it
+#: options that act on each photo besides tagging it
 EFFECTS = ("annotate", "where", "keywords", "copy_to", "link_to", "dry_run")
 
 
 def tag_here(
     options: TagOptions, outputs: Mapping[Path | None, str], open_tagger: Callable[[TagOptions], Tagger]
 ) -> int:
-    """Tag on this machine, into the outputs in their formats, None for the screen; the exit code."""
+    """Tag on this machine to the outputs, None for the terminal; return the exit code."""
     sources = Sources(options.images, options.allow_urls)
     closing = Closing(failed=[f"{path}: no such file or folder" for path in sources.missing])
     effects: list[Effect] = []
@@ -59,29 +59,29 @@ def tag_here(
                 "depend on image order"
             )
         options.execution.prepare(tagger.backbone, len(files))
-        settings = tagger.about() if isinstance(sink, Output) else {}  # the screen keeps none
+        settings = tagger.about() if isinstance(sink, Output) else {}  # the terminal stores none
         sink.begin(settings, tagger.labels.names)
         run = Run(tagger, sources, sink, effects, closing, early)
         return run.carry_out(None if options.watch else files, options.quiet) or closing.code
 
 
 def open_sink(outputs: Mapping[Path | None, str], wide: bool, overwrite: bool) -> Output | Screen:
-    """Where the tags go: files that a later run continues, or a stream."""
-    if "parquet" in outputs.values():  # before any work is done
+    """Open the destination of the tags: resumable files, or a stream."""
+    if "parquet" in outputs.values():  # fail before any work is done
         from mltta.output.parquet import open_pyarrow
 
         open_pyarrow()
     for path, format in outputs.items():
         if path is None or (path.exists() and not path.is_file() and not path.is_dir()):
             if len(outputs) > 1:
-                raise ConfigError(f"{path} is not a file, so it has to be the only output")
+                raise ConfigError(f"{path} is not a file, so it must be the only output")
             return Screen(format, path, wide=wide)
     return Output({path: format for path, format in outputs.items() if path}, wide=wide, overwrite=overwrite)
 
 
 @dataclass
 class Run:
-    """One command's work."""
+    """One run of the command."""
 
     tagger: Tagger
     sources: Sources
@@ -89,15 +89,15 @@ class Run:
     effects: Sequence[Effect]
     closing: Closing
     early: Early
-    #: what failed in this run, which is tried again only if it changes
+    #: images that failed in this run; retried only if they change
     failed: dict[Source, Stamp | None] = field(default_factory=dict)
     first: bool = True
 
     def carry_out(self, files: Sequence[Source] | None, quiet: bool) -> int:
-        """Tag files, or what comes until Ctrl-C, and sum up; 0, or 130 if it was interrupted."""
+        """Tag files, or watch until Ctrl-C, and print a summary; return 0, or 130 if interrupted."""
         code, ended, kept = 0, "", isinstance(self.sink, Output)
         if files is None and not quiet:
-            typer.echo(f"watching {', '.join(map(str, self.sources.paths))}; Ctrl-C ends it", err=True)
+            typer.echo(f"watching {', '.join(map(str, self.sources.paths))}; press Ctrl-C to stop", err=True)
         try:
             with Progress(quiet, bar=kept or not sys.stdout.isatty()) as bar:
                 if files is not None:
@@ -108,7 +108,7 @@ class Run:
                         self._once(found, bar)
                     sleep(POLL)
         except KeyboardInterrupt:
-            code, ended = (0, "ended: ") if files is None else (130, "interrupted: ")
+            code, ended = (0, "stopped: ") if files is None else (130, "interrupted: ")
         for effect in self.effects:
             self.closing.notes += effect.notes()
         written = self.sink.paths if kept else []
@@ -121,15 +121,15 @@ class Run:
         return code
 
     def _once(self, files: Sequence[Source], bar: Progress) -> None:
-        """Tag what is not done of some files, and write the output."""
+        """Tag the files that are not done and write the output."""
         stamps = {file: stamp(file) for file in files}
         todo, method = self._todo(stamps), self.tagger.method
         left = {*todo, *self.failed}
         done = [file for file in files if file not in left]
         if todo and method.online and isinstance(self.sink, Output) and self.sink.journal.kept:
             raise ConfigError(
-                f"{method.name} learns from the photos before, in their order, and what it learned is not kept: "
-                f"{self.sink.paths[0]} cannot be resumed; {OTHERWISE}, or use a method that looks at each photo alone"
+                f"{method.name} learns from earlier photos and does not save what it learned, so "
+                f"{self.sink.paths[0]} cannot be resumed; {OTHERWISE}, or use a method that is not online"
             )
         for effect in self.effects:
             effect.prepare({file: self.sources.roots.get(file) for file in files})
@@ -151,7 +151,7 @@ class Run:
         self.sink.finish(list(map(str, files)))
 
     def _todo(self, stamps: Mapping[Source, Stamp | None]) -> list[Source]:
-        """What is to be tagged: not what is done, and not what failed in this run and has not changed since."""
+        """Return the files that are not done and did not fail in this run, unless they changed since."""
         return [
             file
             for file, own in stamps.items()
@@ -159,7 +159,7 @@ class Run:
         ]
 
     def _photo(self, file: Source) -> Any:
-        """A photo, which may be decoded already; that is looked up when it is its turn."""
+        """Return a photo for the tagger, which uses the early decoded image if there is one."""
         if not isinstance(file, Path):
             return file
         from mltta.session.prepare import Photo
@@ -167,7 +167,7 @@ class Run:
         return Photo(0, str(file), partial(self.early.take, file), file.stem)
 
     def _one(self, file: Source, tags: Tags, seen: Stamp | None) -> None:
-        tags.image = tags.image or str(file)  # what was piped has no name of its own
+        tags.image = tags.image or str(file)  # piped images have no name
         record = tags.record()
         now = seen
         if tags.error is None and self.effects and isinstance(file, Path):
@@ -175,16 +175,16 @@ class Run:
             try:
                 for effect in self.effects:
                     effect(file, record, tags)
-            except ImageError as error:  # it has gone since
+            except ImageError as error:  # removed or damaged since
                 record = {"image": str(file), "error": str(error)}
-            now = stamp(file) if as_seen else seen  # keywords may have gone into it
+            now = stamp(file) if as_seen else seen  # embedded keywords change the file
         if "error" in record:
             self.failed[file] = now
         self.closing.count(record)
         self.sink.add(record, now)
 
     def _known(self, files: Sequence[Source]) -> None:
-        """Do with the photos of earlier runs, whose tags are known, what is done with all."""
+        """Apply the effects to photos tagged by earlier runs."""
         for file in files:
             if isinstance(self.sink, Output) and self.effects and isinstance(file, Path):
                 record = self.sink.journal.record(str(file))

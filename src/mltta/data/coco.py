@@ -1,4 +1,4 @@
-"""COCO, Objects365 and others in their format: a JSON file of annotations beside folders of images."""
+"""COCO, Objects365 and other datasets in COCO format: a JSON annotation file and folders of images."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def load_coco(
     annotations: str | os.PathLike[str] | None = None,
     unlabelled: Unlabelled = "keep",
 ) -> Dataset:
-    """Read a COCO split, images ordered by id; a label is present with one object of it that is not a crowd.
+    """Read a COCO split, images ordered by id; labels with at least one object that is not a crowd are present.
 
     Args:
-        root: a folder that holds annotations/ and the images in <split>/ or images/<split>/.
-        split: such as "val2017"; the only one there unless named.
-        annotations: the instances file, where it lies elsewhere.
+        root: a folder with annotations/ and the images in <split>/ or images/<split>/.
+        split: such as "val2017" (default: the only split in the folder).
+        annotations: the instances file, if it is elsewhere.
     """
     top = as_folder(root)
     file = _find_instances(top, split) if annotations is None else given_file(annotations, top)
-    found = file.stem.removeprefix("instances_")  # an annotation file that is given says which split it is
+    found = file.stem.removeprefix("instances_")  # the name of a given annotation file contains the split
     home = file.parent.parent if file.parent.name == "annotations" else file.parent
     folders = [f"{images}/{part}" for part in (found, split) if part for images in (".", "images")]
     bases = [place / folder for place in (home, top) for folder in (*folders, "images", ".")]
@@ -56,10 +56,10 @@ def load_objects365(
     """Read a split annotated in COCO's format with any categories, images ordered by id.
 
     Args:
-        root: a folder that holds annotations/ and the images; they are looked for below root/<split>, root/images
-            and root, by the path the file gives and by ever shorter ends of it.
-        split: picks the .json file whose name contains it; not needed where there is only one.
-        annotations: the annotation file, where it lies elsewhere.
+        root: a folder with annotations/ and the images, which are searched in root/<split>, root/images and root by
+            their path in the file, dropping leading folders if needed.
+        split: selects the .json file whose name contains it; not needed if there is only one.
+        annotations: the annotation file, if it is elsewhere.
     """
     top = as_folder(root)
     if top.name == "annotations" and annotations is None:
@@ -81,32 +81,32 @@ def _find_instances(top: Path, split: str | None) -> Path:
             files = sorted((top / folder).glob("instances_*.json"))
             if len(files) > 1:
                 splits = ", ".join(file.stem.removeprefix("instances_") for file in files)
-                raise DatasetError(f"{top / folder} holds several splits, name one of them: {splits}")
+                raise DatasetError(f"{top / folder} contains several splits, choose one: {splits}")
             if files:
                 return files[0]
     wanted = split or "val2017"
     tree = f"annotations/instances_{wanted}.json\n{wanted}/*.jpg (or images/{wanted}/*.jpg)"
     others = [file.stem.removeprefix("instances_") for file in (top / "annotations").glob("instances_*.json")]
-    hint = f"Splits there: {', '.join(sorted(others))}." if others else ""
+    hint = f"Available splits: {', '.join(sorted(others))}." if others else ""
     raise missing(top, f"the COCO split {wanted}", tree, hint)
 
 
 def _find_json(top: Path, split: str) -> Path:
-    """Find the annotation file: the only one, or the only one with the split in its name."""
+    """Find the annotation file: the only one, or the only one whose name contains the split."""
     files = sorted((top / "annotations").glob("*.json")) or sorted(top.glob("*.json"))
     if not files:
         raise missing(top, f"an annotation file of the split {split}", _OBJECTS365.format(split=split))
     fitting = [file for file in files if split in file.stem] or files
     if len(fitting) > 1:
         names, folder = ", ".join(file.name for file in fitting), fitting[0].parent
-        raise DatasetError(f"several files in {folder} may be meant, name one as annotations: {names}")
+        raise DatasetError(f"several annotation files in {folder}, choose one with annotations: {names}")
     return fitting[0]
 
 
 def _dataset(
     file: Path, name: str, top: Path, bases: Sequence[Path], unlabelled: Unlabelled, source: str = ""
 ) -> Dataset:
-    """Read a file of annotations; categories are ordered by id, those of the same name are one label."""
+    """Read an annotation file; categories are ordered by id, and those with the same name are merged."""
     with reading(file, DatasetError, "use instances_<split>.json, or download it again"):
         content = _read_json(file)
         categories = sorted(content["categories"], key=lambda category: _order(category["id"]))
@@ -121,14 +121,14 @@ def _dataset(
         for thing in content["annotations"]:
             kind, image = thing["category_id"], thing["image_id"]
             if kind not in column:
-                raise DatasetError(f"{file}: an annotation has the unknown category id {kind!r}")
+                raise DatasetError(f"{file}: an annotation has an unknown category id: {kind!r}")
             strays += image not in row
             if image in row:
                 (crowds if thing.get("iscrowd") else targets)[row[image], column[kind]] = 1
         counts = {
-            "label–image pairs with crowds only count as absent": int(((crowds == 1) & (targets == 0)).sum()),
-            "categories are merged into others of the same name": len(categories) - len(keys),
-            "annotations of images that are not listed are passed over": strays,
+            "label–image pairs with only crowds count as absent": int(((crowds == 1) & (targets == 0)).sum()),
+            "categories are merged with others of the same name": len(categories) - len(keys),
+            "annotations of unlisted images are ignored": strays,
         }
         labels = label_list([names[key] for key in keys], str(file))
         if labels.names == (coco := LabelSet.load("coco")).names:
@@ -142,7 +142,7 @@ def _dataset(
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    """Parse the file and tell other kinds of COCO files apart."""
+    """Parse the file and report other kinds of COCO files."""
     kinds = f"{file} is not an instances file"
     try:
         look(file, ANNOTATIONS, DatasetError)
@@ -154,17 +154,17 @@ def _read_json(file: Path) -> dict[str, Any]:
         raise DatasetError(f"{file} cannot be read: {error.strerror}") from None
     lists = [content.get(part, []) for part in _NEEDED] if isinstance(content, dict) else [None]
     if not all(isinstance(part, list) and all(isinstance(x, dict) for x in part) for part in lists):
-        raise DatasetError(f"{kinds}: it lacks the structure of one; use instances_<split>.json")
+        raise DatasetError(f"{kinds}: it has a different structure; use instances_<split>.json")
     if "annotations" not in content:
         raise DatasetError(f"{kinds}: it has no annotations (the labels of test splits are not public)")
     things = content["annotations"]
     if things and "caption" in things[0]:
-        raise DatasetError(f"{kinds} but one of captions: use instances_<split>.json")
+        raise DatasetError(f"{kinds}, but contains captions: use instances_<split>.json")
     for part in ("categories", "images"):
         if not content.get(part):
             raise DatasetError(f"{kinds}: it lists no {part}; use instances_<split>.json")
     if any("keypoints" in category for category in content["categories"]):
-        raise DatasetError(f"{kinds} but one of keypoints: use instances_<split>.json")
+        raise DatasetError(f"{kinds}, but contains keypoints: use instances_<split>.json")
     for part, keys in _NEEDED.items():
         for number, entry in enumerate(content[part], start=1):
             if not all(key in entry for key in keys):
@@ -173,11 +173,11 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def _without_outlines(entry: dict[str, Any]) -> dict[str, Any]:
-    """Drop the outlines of an object as soon as they are parsed: they are nine tenths of a file of 500 MB."""
+    """Drop the outlines of objects while parsing: they are 90% of a 500 MB file."""
     entry.pop("segmentation", None)
     return entry
 
 
 def _order(identity: Any) -> tuple[bool, Any]:
-    """Sort numbers by value, before ids that are strings."""
+    """Return a sort key: numbers by value, then strings."""
     return isinstance(identity, str), identity

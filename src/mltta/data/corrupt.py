@@ -1,8 +1,8 @@
-"""Pictures made worse on purpose, to measure what a shift of the images costs: fog, blur, noise, contrast, JPEG.
+"""Image corruptions, to measure robustness to distribution shift: fog, blur, noise, contrast, JPEG.
 
-The definitions are those of ImageNet-C. Severities 1, 2 and 3 are its 1, 3 and 5, applied to a picture at its own
-size with the numbers as they are, as Pascal-C and COCO-C do; a model that reads a large photo made small sees less
-noise and blur than one that reads a small photo.
+The definitions are those of ImageNet-C. Severities 1, 2 and 3 are its severities 1, 3 and 5, applied at the original
+image size with unchanged parameters, as in Pascal-C and COCO-C. Models therefore see less noise and blur in large
+photos, which are reduced, than in small ones.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ from mltta.images.decode import image_id, load_image
 SEVERITIES = (1, 2, 3)
 
 # By severity, ImageNet-C's 1, 3 and 5.
-FOG = ((1.5, 2.0), (2.5, 1.7), (3.0, 1.4))  # thickness; how fast details fade as they get smaller
+FOG = ((1.5, 2.0), (2.5, 1.7), (3.0, 1.4))  # thickness; decay of smaller details
 MOTION = ((10, 3.0), (15, 8.0), (20, 15.0))  # radius and standard deviation of the path, in pixels
 NOISE = (0.08, 0.18, 0.38)  # standard deviation, where white is 1
-CONTRAST = (0.4, 0.2, 0.05)  # what is left of a pixel's distance from the mean
+CONTRAST = (0.4, 0.2, 0.05)  # remaining share of a pixel's distance from the mean
 QUALITY = (25, 15, 7)  # of JPEG
 
-# A larger map of fog shows no more: what it adds is finer than the eye sees.
+# Larger fog maps only add details too fine to see.
 _LARGEST_FOG = 1024
 _LONGEST_JPEG = 65_500
 _Change = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 def corrupt(dataset: Dataset, kind: str, severity: int = 3, seed: int = 0) -> Dataset:
-    """The same dataset with every image corrupted when it is fetched.
+    """Return the dataset with every image corrupted when it is fetched.
 
     Args:
-        dataset: any dataset; its labels and targets stay.
+        dataset: any dataset; labels and targets do not change.
         kind: one of `CORRUPTIONS`.
-        severity: 1, 2 or 3, which are 1, 3 and 5 of ImageNet-C.
-        seed: chooses the random parts, together with each image's content.
+        severity: 1, 2 or 3 (1, 3 and 5 in ImageNet-C).
+        seed: random seed; random parts depend on it and the content of the image.
     """
     _check(kind, severity)
-    # Results are filed under the name, so another seed needs another one.
+    # Results are stored by name, so the name contains the seed.
     name = f"{dataset.name}-{kind}-{severity}" + (f"-seed{seed}" if seed else "")
     strength = f"severity {severity} of 3 (ImageNet-C's {2 * severity - 1}), seed {seed}"
-    note = f"every image is corrupted by {kind}, {strength}"
+    note = f"all images are corrupted by {kind}, {strength}"
     fetch = partial(_fetch, dataset.images, kind, severity, seed)
     return replace(dataset, name=name, images=Lazy(fetch, range(len(dataset))), notes=(*dataset.notes, note))
 
 
 def corrupt_image(image: Any, kind: str, severity: int = 3, seed: int = 0) -> Image.Image:
-    """One corrupted RGB image of the same size, a function of the pixels, the kind, the severity and the seed alone.
+    """Return a corrupted RGB image of the same size; depends only on pixels, kind, severity and seed.
 
-    The random parts of an image, such as the direction of the blur, are the same at all severities.
+    Random parts, such as the direction of the blur, are the same at all severities.
 
     Args:
-        image: whatever `load_image` takes.
+        image: anything that `load_image` accepts.
     """
     _check(kind, severity)
     image = load_image(image)
@@ -80,13 +80,13 @@ def _check(kind: str, severity: int) -> None:
     if kind not in _KINDS:
         close = difflib.get_close_matches(str(kind), CORRUPTIONS, n=1, cutoff=0.4)
         hint = f"; did you mean {close[0]}?" if close else ""
-        raise ConfigError(f"no corruption {kind!r}; there are {', '.join(CORRUPTIONS)}{hint}")
+        raise ConfigError(f"unknown corruption {kind!r}; choose from {', '.join(CORRUPTIONS)}{hint}")
     if severity not in SEVERITIES or not isinstance(severity, int) or isinstance(severity, bool):
         raise ConfigError(f"severity = {severity!r}: give 1 (weak), 2 or 3 (strong)")
 
 
 def _fog(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
-    """Blend with a cloud; ImageNet-C's formula for a picture that has a white pixel, so that dark ones fog too."""
+    """Blend with a cloud; ImageNet-C's formula for images with a white pixel, to add fog to dark ones too."""
     thickness, decay = FOG[level]
     scale = min(1.0, _LARGEST_FOG / max(image.size))
     width, height = (math.ceil(side * scale) for side in image.size)
@@ -100,7 +100,7 @@ def _fog(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Imag
 
 
 def _plasma(size: int, decay: float, rng: np.random.Generator) -> NDArray[np.float32]:
-    """A cloud in [0, 1] by the diamond-square rule, on a torus whose side is a power of two."""
+    """Return a cloud in [0, 1] by the diamond-square algorithm, on a torus whose side is a power of two."""
     heights = np.zeros((size, size), np.float32)
     step, roughness = size, 1.0
 
@@ -123,7 +123,7 @@ def _plasma(size: int, decay: float, rng: np.random.Generator) -> NDArray[np.flo
 
 
 def _motion_blur(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
-    """Drag the picture along a line within 45 degrees of the horizontal, half a bell curve long."""
+    """Blur along a line within 45 degrees of the horizontal, weighted by half a Gaussian."""
     radius, sigma = MOTION[level]
     angle = math.radians(90 * rng.random() - 45)
     path: dict[tuple[int, int], float] = {}
@@ -144,7 +144,7 @@ def _motion_blur(image: Image.Image, level: int, rng: np.random.Generator) -> Im
 
 
 def _noise(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
-    """Add normal noise to every value, of uniform numbers (Box and Muller): only rng.random() stays over releases."""
+    """Add Gaussian noise by Box-Muller, as only rng.random() is stable across numpy releases."""
 
     def disturb(band: NDArray[np.float32]) -> NDArray[np.float32]:
         length = np.sqrt(-2 * np.log1p(-rng.random((band.size + 1) // 2)))
@@ -162,15 +162,15 @@ def _low_contrast(image: Image.Image, level: int, rng: np.random.Generator) -> I
 
 def _jpeg(image: Image.Image, level: int, rng: np.random.Generator) -> Image.Image:
     if max(image.size) > _LONGEST_JPEG:
-        limit = f"which has at most {_LONGEST_JPEG:,} a side; make the image smaller first"
+        limit = f"which supports at most {_LONGEST_JPEG:,} per side; make the image smaller first"
         raise ImageError(f"{image.width}x{image.height} pixels are too many for JPEG, {limit}")
     file = io.BytesIO()
-    image.save(file, "JPEG", quality=QUALITY[level], comment=b"")  # or the picture's own goes along
+    image.save(file, "JPEG", quality=QUALITY[level], comment=b"")  # drops the comment of the image
     return Image.open(file).convert("RGB")
 
 
 def _each_band(image: Image.Image, change: _Change) -> Image.Image:
-    """Change red, green and blue one after another, as levels (H, W), rounded and kept in 0 to 255."""
+    """Apply a change to red, green and blue levels (H, W), rounded and clipped to 0 to 255."""
     changed = np.empty((image.height, image.width, 3), np.uint8)
     for i, band in enumerate(image.split()):
         changed[..., i] = np.rint(np.clip(change(np.asarray(band, np.float32)), 0, 255))
@@ -184,5 +184,5 @@ _KINDS: dict[str, Callable[[Image.Image, int, np.random.Generator], Image.Image]
     "low-contrast": _low_contrast,
     "jpeg": _jpeg,
 }
-#: the kinds of corruption there are
+#: available corruptions
 CORRUPTIONS = tuple(_KINDS)

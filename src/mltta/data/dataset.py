@@ -1,4 +1,4 @@
-"""What every loader returns: the images of a benchmark, their ids and which labels each one carries."""
+"""The result of every loader: images of a dataset, their ids and labels."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Dataset:
 
     Args:
         name: dataset and split, such as "voc2012-val".
-        labels: the labels, one a column of ``targets``.
-        ids: one id an image, all different.
-        images: whatever `mltta.images.decode.load_image` takes, fetched only when indexed.
-        targets: (N, C): 1 present, 0 absent, -1 left out of the metrics.
+        labels: the labels, one per column of ``targets``.
+        ids: one unique id per image.
+        images: anything that `mltta.images.decode.load_image` accepts, fetched only when indexed.
+        targets: (N, C): 1 present, 0 absent, -1 ignored in metrics.
         published: number of images in the published split.
-        notes: the conventions applied, in words, with counts.
+        notes: descriptions of the conventions applied, with counts.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Dataset:
                 f"fit targets of shape {self.targets.shape}"
             )
         if not np.isin(self.targets, (-1, 0, 1)).all():
-            raise DatasetError(f"{self.name}: targets must be 1 (present), 0 (absent) or -1 (left out)")
+            raise DatasetError(f"{self.name}: targets must be 1 (present), 0 (absent) or -1 (ignored)")
         twice, often = Counter(self.ids).most_common(1)[0] if self.ids else ("", 1)
         if often > 1:
             raise DatasetError(f"{self.name}: the image id {twice!r} occurs more than once")
@@ -56,7 +56,7 @@ class Dataset:
         return len(self.ids)
 
     def select(self, indices: slice | Sequence[int] | NDArray[Any]) -> Dataset:
-        """Keep some of the images: ``select(slice(100))`` the first hundred, or a list of positions."""
+        """Select images: ``select(slice(100))`` for the first hundred, or a list of positions."""
         if not isinstance(indices, slice):
             indices = np.asarray(indices, dtype=None if len(indices) else np.intp)
         kept = np.arange(len(self))[indices].tolist()
@@ -65,21 +65,21 @@ class Dataset:
         images: Sequence[Any] = Lazy(self.images.__getitem__, kept)
         if isinstance(self.images, (list, tuple)):
             images = list(images)
-        notes = (*self.notes, f"{len(kept):,} of these {len(self):,} images were chosen")
+        notes = (*self.notes, f"{len(kept):,} of these {len(self):,} images were selected")
         ids = tuple(self.ids[i] for i in kept)
         return replace(self, ids=ids, images=images, targets=self.targets[kept], notes=notes)
 
     def summary(self) -> str:
-        """Say in one sentence what is measured on."""
+        """Describe the dataset in one line."""
         published = "" if self.published is None else f" (published: {self.published:,})"
         published = " (as published)" if self.published == len(self) else published
         present = float((self.targets == 1).sum() / max(len(self), 1))
-        head = f"{self.name}: {len(self):,} images{published}, {len(self.labels)} labels, {present:.1f} labels an image"
+        head = f"{self.name}: {len(self):,} images{published}, {len(self.labels)} labels, {present:.1f} per image"
         return "; ".join((head, *self.notes))
 
 
 class Lazy(Sequence[Any]):
-    """A sequence whose items are fetched when they are asked for."""
+    """A sequence whose items are fetched on access."""
 
     def __init__(self, fetch: Callable[[int], Any], positions: Sequence[int]) -> None:
         self._fetch, self._positions = fetch, positions
@@ -94,7 +94,7 @@ class Lazy(Sequence[Any]):
 
 
 def settle_unlabelled(data: Dataset, unlabelled: Unlabelled) -> Dataset:
-    """Keep or drop the images that carry none of the labels, and note how many there are."""
+    """Keep or drop images without any of the labels, and add a note with their number."""
     if unlabelled not in ("keep", "drop"):
         raise ConfigError(f"unlabelled={unlabelled!r} is neither 'keep' nor 'drop'")
     labelled = (data.targets == 1).any(axis=1)
@@ -102,15 +102,15 @@ def settle_unlabelled(data: Dataset, unlabelled: Unlabelled) -> Dataset:
     if not count:
         return data
     if count == len(data):
-        lack = f"not one of its {count:,} images carries any of the {len(data.labels)} labels"
+        lack = f"none of its {count:,} images has any of the {len(data.labels)} labels"
         raise DatasetError(f"{data.name}: {lack}")
-    fate = "are left out" if unlabelled == "drop" else "count as negatives"
+    fate = "are dropped" if unlabelled == "drop" else "count as negatives"
     noted = replace(data, notes=(*data.notes, f"{count:,} images with none of the labels {fate}"))
     return replace(noted.select(labelled), notes=noted.notes) if unlabelled == "drop" else noted
 
 
 def label_list(names: Sequence[str], source: str) -> LabelSet:
-    """Make a label set of names as they are; whoever asks about it adds the synonyms that the library knows."""
+    """Make a label set from names without adding synonyms, which callers do."""
     return replace(LabelSet.of(list(names)), source=source)
 
 
@@ -120,14 +120,14 @@ def mark(
     """Turn each row's label names into a row of targets.
 
     Args:
-        rows: where the row stands, for messages, and its labels.
-        labels: the labels there are; without them, all that occur, sorted.
+        rows: position of the row for messages, and its labels.
+        labels: the label set (default: all labels that occur, sorted).
     """
     if labels is None:
         first = {label_key(name): name for _, names in reversed(rows) for name in reversed(names)}
         if not first:
-            raise DatasetError(f"{source} lists {len(rows):,} images and not one label")
-        labels = label_list([first[key] for key in sorted(first)], source)  # as it is first spelled
+            raise DatasetError(f"{source} lists {len(rows):,} images, but no labels")
+        labels = label_list([first[key] for key in sorted(first)], source)  # in the first spelling
     targets = np.zeros((len(rows), len(labels)), dtype=np.int8)
     column = cache(labels.index)
     for row, (where, names) in enumerate(rows):

@@ -1,4 +1,4 @@
-"""Hugging Face datasets: a split on the hub or on disk, its columns found by their types."""
+"""Hugging Face datasets: a split on the Hub or on disk, with columns detected by type."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def load_hf(
     label_column: str | None = None,
     unlabelled: Unlabelled = "keep",
 ) -> Dataset:
-    """Read a split that `datasets` can load, in its order; ids are row numbers, images are read when asked for.
+    """Read a split that `datasets` can load, in its order; ids are row numbers, and images are read on access.
 
     Args:
-        root: a name on the hub, or a folder that `load_from_disk` or `load_dataset` takes.
-        split: needed where there are several.
-        labels: the labels there are; needed where labels are numbers without names.
+        root: a name on the Hub, or a folder for `load_from_disk` or `load_dataset`.
+        split: required if there are several.
+        labels: the label list; required if labels are numbers without names.
         config: the configuration, for datasets that have several.
-        image_column: the only column of images unless given.
-        label_column: a column of label lists, or "objects.category" for a field of objects; found by type unless
-            given.
+        image_column: the column of images (default: the only one).
+        label_column: a column of label lists, or "objects.category" for a field of objects (default: detected by
+            type).
     """
     rows, split = open_split(root, split, config)
     name = re.sub(r"[^\w.-]+", "-", f"hf-{Path(root).absolute().name}-{split}")
@@ -42,10 +42,10 @@ def load_hf(
     if column not in rows.features:
         raise ConfigError(f"{name} has no column {column!r}; {_columns(rows)}")
     if not len(rows):
-        raise DatasetError(f"{name} holds no rows")
+        raise DatasetError(f"{name} has no rows")
     kind = _leaf(rows.features[column], field)
     if kind is None:
-        raise ConfigError(f"{name}: {labelled!r} holds no labels by name or number; {_columns(rows)}")
+        raise ConfigError(f"{name}: {labelled!r} does not contain label names or numbers; {_columns(rows)}")
     values = [_flat(row[column], field) for row in rows.select_columns([column])]
     classes: list[str] | None = getattr(kind, "names", None)
     chosen = LabelSet.of(labels) if labels is not None else label_list(classes, name) if classes else None
@@ -53,14 +53,14 @@ def load_hf(
     if not all(isinstance(label, str) for row in values for label in row):
         order = classes or (chosen.names if chosen else None)
         if order is None:
-            raise ConfigError(f"{name}: its labels are numbers without names, give the labels in their order")
-        # Classes are positions by definition; other numbers may as well be one 0 or 1 a label.
+            raise ConfigError(f"{name}: labels are numbers without names; give the label list in their order")
+        # Class labels are positions by definition; other numbers may be one 0 or 1 per label.
         if not classes and not field and all(len(row) == len(order) and set(row) <= {0, 1} for row in values):
             values = [[i for i, flag in enumerate(row) if flag] for row in values]
-            notes = ("its labels are read as one 0 or 1 a label",)
+            notes = ("its labels are read as one 0 or 1 per label",)
         for i, label in ((i, label) for i, row in enumerate(values) for label in row):
             if not isinstance(label, int) or not 0 <= label < len(order):
-                raise DatasetError(f"{name}, row {i}: {label!r} is no position in {len(order)} labels")
+                raise DatasetError(f"{name}, row {i}: {label!r} is not a position in {len(order)} labels")
         values = [[order[label] for label in row] for row in values]
     table, targets = mark([(f"row {i}", row) for i, row in enumerate(values)], chosen, name)
     pictures = Lazy(_Encoded(rows, images), range(len(values)))
@@ -69,13 +69,13 @@ def load_hf(
 
 
 def open_images(root: str | os.PathLike[str], split: str | None, column: str | None = None) -> Lazy:
-    """The images of a split, labelled or not, each fetched when it is asked for."""
+    """Return the images of a split, labelled or not, fetched on access."""
     rows, _ = open_split(root, split)
     return Lazy(_Encoded(rows, _image_column(rows, column)), range(len(rows)))
 
 
 class _Encoded:
-    """Fetches a row's image as the bytes of its file or as a path; decoding is left to load_image."""
+    """Fetch the image of a row as file content or path; load_image decodes it."""
 
     def __init__(self, rows: Any, column: str) -> None:
         from datasets import Image
@@ -91,7 +91,7 @@ class _Encoded:
 
 
 def open_split(root: str | os.PathLike[str], split: str | None, config: str | None = None) -> tuple[Any, str]:
-    """Load the split, from disk where there is such a folder, else from the hub."""
+    """Load a split from disk if the folder exists, otherwise from the Hub."""
     try:
         import datasets
     except ImportError:
@@ -102,7 +102,7 @@ def open_split(root: str | os.PathLike[str], split: str | None, config: str | No
     try:
         open_ = datasets.load_from_disk if saved else partial(datasets.load_dataset, name=config, split=split)
         loaded = open_(place)
-    except Exception as error:  # the hub, the network and the parsers raise almost anything
+    except Exception as error:  # the Hub, the network and parsers raise almost anything
         reason = (next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(". ")
         raise DatasetError(
             f"the Hugging Face dataset {source!r} cannot be loaded: {reason}. Check its name, split and configuration "
@@ -113,15 +113,15 @@ def open_split(root: str | os.PathLike[str], split: str | None, config: str | No
             split = next(iter(loaded))
         if split not in loaded:
             which = "several splits" if split is None else f"no split {split!r}"
-            raise ConfigError(f"{source} has {which}; name one of {', '.join(loaded)}")
+            raise ConfigError(f"{source} has {which}; choose from {', '.join(loaded)}")
         loaded = loaded[split]
     elif saved and split is not None and loaded.split is not None and str(loaded.split) != split:
-        raise ConfigError(f"{source} holds the split {loaded.split} only, not {split!r}")
+        raise ConfigError(f"{source} contains only the split {loaded.split}, not {split!r}")
     return loaded, split or str(loaded.split or "all")
 
 
 def is_saved(folder: Path) -> bool:
-    """Tell whether `save_to_disk` wrote this folder."""
+    """Whether a folder was written by `save_to_disk`."""
     return any((folder / file).is_file() for file in ("dataset_info.json", "dataset_dict.json"))
 
 
@@ -129,16 +129,16 @@ def _image_column(rows: Any, given: str | None) -> str:
     from datasets import Image
 
     if given is not None and given not in rows.features:
-        raise ConfigError(f"there is no image column {given!r}; {_columns(rows)}")
+        raise ConfigError(f"no image column {given!r}; {_columns(rows)}")
     found = [given] if given else [name for name, kind in rows.features.items() if isinstance(kind, Image)]
     if len(found) != 1:
-        many = "several columns hold" if found else "no column holds"
-        raise ConfigError(f"{many} images, name one as image_column; {_columns(rows)}")
+        many = "several columns contain" if found else "no column contains"
+        raise ConfigError(f"{many} images, choose one with image_column; {_columns(rows)}")
     return found[0]
 
 
 def _label_column(rows: Any) -> str:
-    """Choose the column of labels: lists of named classes, then objects with a class, then what is called labels."""
+    """Choose the label column: lists of named classes, then objects with a class, then common names."""
     features = rows.features
     leaves = {name: _leaf(kind) for name, kind in features.items()}
     lists = [name for name, kind in features.items() if _inside(kind) is not None]
@@ -153,16 +153,16 @@ def _label_column(rows: Any) -> str:
         named = [name for name in found if name in _NAMES]
         if len(found) == 1 or len(named) == 1:
             return (named or found)[0]
-    raise ConfigError(f"no column is plainly the one of labels, name it as label_column; {_columns(rows)}")
+    raise ConfigError(f"cannot detect the label column, give it as label_column; {_columns(rows)}")
 
 
 def _inside(kind: Any) -> Any:
-    """Return what a list feature holds; None for a feature that is no list."""
+    """Return the item feature of a list; None for other features."""
     return kind[0] if isinstance(kind, list) else getattr(kind, "feature", None)
 
 
 def _leaf(kind: Any, field: str = "") -> Any:
-    """Return the classes, strings or whole numbers below lists and, with a field, below objects; else None."""
+    """Return the feature of classes, strings or integers inside lists and, with a field, objects; else None."""
     inner = field
     while isinstance(kind, dict) or _inside(kind) is not None:
         if isinstance(kind, dict):
@@ -175,7 +175,7 @@ def _leaf(kind: Any, field: str = "") -> Any:
 
 
 def _flat(value: Any, field: str) -> list[Any]:
-    """List a row's labels, whether it holds one, a list, or objects with a field."""
+    """List the labels of a row: a single one, a list, or a field of objects."""
     if isinstance(value, dict):
         return _flat(value.get(field), field)
     if isinstance(value, (list, tuple)):

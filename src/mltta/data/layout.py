@@ -1,4 +1,4 @@
-"""Where the files of a dataset lie: finding them, and saying what is missing when they are not there."""
+"""Find the files of a dataset, and report what is missing."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from mltta.errors import DatasetError
 from mltta.storage import reading
 
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".7z", ".rar")
-_SAMPLE = 200  # images looked for when a dataset is opened: enough to tell, whatever its size
+_SAMPLE = 200  # images checked when a dataset is opened
 
 
 def as_folder(root: str | os.PathLike[str]) -> Path:
-    """Return the folder a user named, or say why it is none."""
+    """Return the given folder; raises DatasetError if it is not one."""
     top = Path(root).expanduser()
     if top.is_dir():
         return top
     if top.is_file():
-        todo = "extract it and give the folder" if _is_archive(top.name) else "give the folder it lies in"
+        todo = "extract it and give the folder" if _is_archive(top.name) else "give its folder"
         raise DatasetError(f"{top} is a file, not a folder: {todo}")
-    raise DatasetError(f"there is no folder {top}: check the spelling of the path")
+    raise DatasetError(f"no such folder: {top}. Check the spelling of the path")
 
 
 def given_file(file: str | os.PathLike[str], root: Path) -> Path:
-    """Return the file a user named, as it stands or inside the root."""
+    """Return the given file, as a path or inside the root."""
     path = Path(file).expanduser()
     if found := [place for place in (path, root / path) if place.is_file()]:
         return found[0]
-    raise DatasetError(f"there is no annotation file {path}: check the spelling of the path")
+    raise DatasetError(f"no such annotation file: {path}. Check the spelling of the path")
 
 
 def locate(root: Path, marker: str, places: Sequence[str] = (".",), inner: Sequence[str] = ()) -> Path | None:
-    """Find the one folder that holds `marker`: root/place, the same one level deeper, or above an inner folder.
+    """Find the folder that contains `marker`: root/place, the same one level deeper, or above an inner folder.
 
     Args:
-        places: folders to try below the root, first match wins.
-        inner: names of folders inside the dataset; when the root is one of them, its parents are tried too.
+        places: folders to try in the root; the first match wins.
+        inner: names of folders inside the dataset; if the root is one of them, its parents are tried too.
     """
     above, top = [], root.absolute()
     while top.name in inner:
@@ -54,7 +54,7 @@ def locate(root: Path, marker: str, places: Sequence[str] = (".",), inner: Seque
 
 
 def missing(root: Path, what: str, expected: str, hint: str = "") -> DatasetError:
-    """Build the error for a folder that does not hold a dataset: the tree it should hold, and what it holds."""
+    """Return the error for a folder without the dataset, with expected and found files."""
     trees = _listing(root), expected.splitlines()
     there, wanted = ("".join(f"\n    {line}" for line in own) for own in trees)
     head = f"{what} was not found in {root}. Expected there:{wanted}\nFound there:{there}"
@@ -62,20 +62,20 @@ def missing(root: Path, what: str, expected: str, hint: str = "") -> DatasetErro
 
 
 def unextracted(*folders: Path) -> str:
-    """Name the archives that lie in these folders or one level deeper, as the end of a message."""
+    """Return a message about archives in these folders or one level deeper."""
     found: dict[Path, str] = {}
     for folder in folders:
         for place in (folder, *_folders(folder)):
             for name in filter(_is_archive, _names(place)):
                 found.setdefault((place / name).absolute(), str((place / name).relative_to(folder)))
-    return "".join(f"\n{name} is there but not extracted." for name in islice(found.values(), 5))
+    return "".join(f"\n{name} exists but is not extracted." for name in islice(found.values(), 5))
 
 
 def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[str]) -> list[Path]:
-    """Turn the names a dataset lists into paths, trying a sample in each base folder.
+    """Convert the listed names to paths, checking a sample in each base folder.
 
-    A name is looked for as it stands, then without its first folder, its first two, and so on; what finds most of
-    the sample is used for all. When most of the sample is nowhere, the images are not there, and that is an error.
+    Names are tried unchanged, then without their first folder, their first two, and so on; the variant that finds most
+    of the sample is used for all. It is an error if most of the sample is missing.
     """
     bases = list(dict.fromkeys(bases))
     relative = [name.replace("\\", "/") for name in names]
@@ -83,7 +83,7 @@ def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[s
         raise DatasetError(f"{what} lists no images")
     sample = relative[:: -(-len(relative) // _SAMPLE)]
     depth, listed = 1 + max(name.count("/") for name in sample), len(set(relative))
-    # An end that two names share could show the wrong picture.
+    # Shortened names must be unique.
     cuts = [n for n in range(depth) if not n or len({_without(name, n) for name in relative}) == listed]
     best, most = (bases[0], 0), -1
     for base, cut in ((base, cut) for cut in cuts for base in bases if most < len(sample)):
@@ -96,33 +96,33 @@ def place_images(root: Path, what: str, bases: Sequence[Path], names: Sequence[s
         lost = next(path for path in paths if not isfile(path))
         where = " or ".join(map(str, bases[:2]))
         raise DatasetError(
-            f"{what}: {len(sample) - most} of {len(sample)} listed images looked for are missing, such as {lost}. "
+            f"{what}: {len(sample) - most} of {len(sample)} listed images checked are missing, such as {lost}. "
             f"Extract the images into {where}." + unextracted(root, *bases)
         )
     return paths
 
 
 def read_text(file: Path) -> str:
-    """Read UTF-8 text with any line ends, with or without a byte order mark."""
+    """Read UTF-8 text with any line endings, with or without a byte order mark."""
     try:
         return reading.read_text(file, reading.ANNOTATIONS, DatasetError)
     except FileNotFoundError:
         raise DatasetError(f"{file} is missing" + unextracted(file.parent)) from None
     except UnicodeDecodeError:
-        todo = "save it in that encoding, or download it again"
+        todo = "save it with UTF-8 encoding, or download it again"
         raise DatasetError(f"{file} is not UTF-8 text: {todo}") from None
     except OSError as error:
         raise DatasetError(f"{file} cannot be read: {error.strerror}") from None
 
 
 def read_lines(file: Path) -> list[tuple[int, str]]:
-    """Return the lines that are not blank, each with its number."""
+    """Return the non-blank lines with their numbers."""
     lines = ((number, line.strip()) for number, line in enumerate(read_text(file).split("\n"), start=1))
     return [(number, line) for number, line in lines if line]
 
 
 def listed_once(file: Path, lines: Iterable[tuple[int, str]]) -> list[str]:
-    """The images that a file names in its lines, none of them twice."""
+    """Return the images listed in a file; duplicates raise an error."""
     first: dict[str, int] = {}
     for number, name in lines:
         if first.setdefault(name, number) != number:
@@ -131,7 +131,7 @@ def listed_once(file: Path, lines: Iterable[tuple[int, str]]) -> list[str]:
 
 
 def _without(name: str, folders: int) -> str:
-    """Drop the first folders of a path, never the file itself."""
+    """Drop leading folders of a path, but not the file name."""
     return name.split("/", folders)[-1]
 
 
@@ -140,7 +140,7 @@ def _is_archive(name: str) -> bool:
 
 
 def _names(folder: Path) -> list[str]:
-    """Sorted names in a folder, of a huge one only some; none where it cannot be read."""
+    """Return sorted names in a folder, at most 5,000; none if it cannot be read."""
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in islice(entries, 5000) if not entry.name.startswith("."))
@@ -153,7 +153,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _listing(folder: Path, shown: int = 12) -> list[str]:
-    """A folder's contents, one entry a line, with a few names from the folders inside."""
+    """List a folder, one entry per line, with a few names from subfolders."""
     lines = []
     for name in (names := _names(folder))[:shown]:
         inside = _names(folder / name)

@@ -1,4 +1,4 @@
-"""NUS-WIDE: an image list, one file of zeros and ones a concept, and the images of Flickr."""
+"""NUS-WIDE: an image list, one file of zeros and ones per concept, and the images from Flickr."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mltta.data.layout import as_folder, listed_once, locate, missing, place_ima
 from mltta.errors import DatasetError
 from mltta.labels import LabelSet
 
-# With and without the test images that carry none of the 81 concepts.
+# With and without images that have none of the 81 concepts.
 PUBLISHED = {("test", "drop"): 83898, ("test", "keep"): 107859, ("train", "keep"): 161789}
 _INNER = ("ImageList", "TrainTestLabels", "Groundtruth", "ConceptsList", "Flickr", "images")
 _TREE = """ImageList/{split}Imagelist.txt
@@ -28,7 +28,7 @@ def load_nuswide(
 
     Args:
         split: "test" or "train".
-        unlabelled: "drop" leaves out the images that carry none of the concepts, as in the published numbers.
+        unlabelled: "drop" removes images without any of the concepts, as in published results.
     """
     top, part = as_folder(root), split.capitalize()
     labels = LabelSet.load("nuswide")
@@ -37,7 +37,7 @@ def load_nuswide(
     if list_file is None:
         raise missing(top, f"the {split} split of NUS-WIDE", _TREE.format(split=part))
     home = list_file.parent.parent if list_file.parent.name == "ImageList" else list_file.parent
-    # the official lists have backslashes
+    # the official lists contain backslashes
     names = listed_once(list_file, ((n, line.replace("\\", "/")) for n, line in read_lines(list_file)))
     if not names:
         raise DatasetError(f"{list_file} is empty: extract it again")
@@ -55,8 +55,8 @@ def load_nuswide(
 
 def _read_concept(file: Path, list_file: Path, count: int) -> NDArray[np.int8]:
     if not file.is_file():
-        raise DatasetError(f"{file} is missing, so its concept has no labels" + unextracted(file.parent))
-    # Bytes, since 81 files of 107,859 lines take seconds as text.
+        raise DatasetError(f"{file} is missing: its concept has no labels" + unextracted(file.parent))
+    # As bytes, because 81 files of 107,859 lines take seconds as text.
     values = file.read_bytes().removeprefix(b"\xef\xbb\xbf").split()
     if not set(values) <= {b"0", b"1"}:
         number, line = next((n, line) for n, line in read_lines(file) if line not in ("0", "1"))

@@ -1,4 +1,4 @@
-"""The user's own images: a folder and a CSV or JSON Lines file that says which labels each image carries."""
+"""Custom datasets: a folder of images and a CSV or JSON Lines file with their labels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ a.jpg …        (or images/a.jpg)"""
 
 @dataclass
 class _Row:
-    """An annotated image: its line, its name, and its labels or one 1, 0 or -1 a label column."""
+    """An annotated image: line, name, and labels or one 1, 0 or -1 per label column."""
 
     line: int
     image: str
@@ -43,18 +43,18 @@ def load_folder(
     labels: LabelSource | None = None,
     unlabelled: Unlabelled = "keep",
 ) -> Dataset:
-    """Read a folder of images with a file of labels, in the order of that file.
+    """Read a folder of images with a label file, in the order of that file.
 
     The file is UTF-8. A CSV file starts with a header: either ``image,labels`` with several labels separated by
-    ``|`` (where no row has one, by ``;`` or else by ``,`` in quotes), or ``image`` and one column a label with 1
-    (present), 0 (absent) or -1 (left out of the metrics). A JSON Lines file has one
-    ``{"image": "a.jpg", "labels": ["dog"]}`` a line. Images are looked for beside the file, in root and in
+    ``|`` (if no row has one, by ``;`` or else by ``,`` in quotes), or ``image`` and one column per label with 1
+    (present), 0 (absent) or -1 (ignored in metrics). A JSON Lines file has one
+    ``{"image": "a.jpg", "labels": ["dog"]}`` per line. Images are searched beside the file, in root and in
     root/images.
 
     Args:
         root: the folder, or the label file itself.
-        annotations: the label file; labels.csv, labels.jsonl or the only such file in root unless given.
-        labels: the labels there are; all that occur, sorted, unless given.
+        annotations: the label file (default: labels.csv, labels.jsonl or the only such file in root).
+        labels: the label list (default: all labels that occur, sorted).
     """
     given = Path(root).expanduser()
     if annotations is None and given.is_file() and given.suffix.casefold() in _SUFFIXES:
@@ -78,7 +78,7 @@ def load_folder(
         table, targets = mark([(f"line {row.line}", row.labels) for row in rows], chosen, str(file))
     images = place_images(top, name, [file.parent, top, top / "images"], ids)
     left = int((targets == -1).sum())
-    notes = (f"{left:,} label–image pairs marked -1 are left out of the metrics",) if left else ()
+    notes = (f"{left:,} label–image pairs marked -1 are ignored in metrics",) if left else ()
     data = Dataset(name, table, ids, images, targets, None, notes)
     return settle_unlabelled(data, unlabelled)
 
@@ -88,14 +88,14 @@ def _find_file(top: Path) -> Path:
     named = [file for file in files if file.stem.casefold() == "labels"] or files
     if len(named) > 1:
         names = ", ".join(file.name for file in named)
-        raise DatasetError(f"{top} holds several label files, name one as annotations: {names}")
+        raise DatasetError(f"{top} contains several label files, choose one with annotations: {names}")
     if named:
         return named[0]
-    raise missing(top, "a file of labels", _TREE)
+    raise missing(top, "a label file", _TREE)
 
 
 def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
-    """Read a table: the label columns, none where labels are listed in one column, and the rows."""
+    """Read a table: the label columns, empty if labels are listed in one column, and the rows."""
     text = read_text(file)
     head = text.split("\n", 1)[0]
     delimiter = next((mark for mark in ",;\t" if mark in head), ",")
@@ -109,13 +109,13 @@ def _read_csv(file: Path) -> tuple[tuple[str, ...], list[_Row]]:
     image = next((plain.index(name) for name in _IMAGE if name in plain), None)
     if image is None or len(header) < 2:
         raise DatasetError(
-            f"{file}: its first line must name the columns, image,labels or image and one column a label, "
+            f"{file}: the first line must be a header with image,labels or image and one column per label, "
             f"found {shorten(head.strip())!r}"
         )
     listed = next((plain.index(name) for name in _LABELS if name in plain), None)
     for line, cells in table:
         if len(cells) != len(header):
-            hint = "" if listed is None else "; separate several labels by |"
+            hint = "" if listed is None else "; separate labels by |"
             counts = f"{len(cells)} cells where the header has {len(header)}"
             raise DatasetError(f"{file}, line {line}: {counts}{hint}")
     rows = [_Row(line, _image(file, line, cells[image])) for line, cells in table]
@@ -150,18 +150,18 @@ def _read_jsonl(file: Path) -> Iterator[_Row]:
 
 
 def _order(file: Path, columns: Sequence[str], labels: LabelSet) -> list[int]:
-    """Say which label column belongs to each label."""
+    """Return the position of the column for each label."""
     _, places = mark([(f"column {column!r}", [column]) for column in columns], labels, str(file))
     for name, count in zip(labels.names, places.sum(axis=0), strict=True):
         if count != 1:
-            raise DatasetError(f"{file} has {count or 'no'} columns for the label {name!r}, it needs one")
+            raise DatasetError(f"{file} has {count or 'no'} columns for the label {name!r}, expected one")
     return [int(column) for column in places.argmax(axis=0)]
 
 
 def _image(file: Path, line: int, name: str) -> str:
-    """Tidy the name of an image; tables made on Windows have backslashes."""
+    """Normalize an image name; tables made on Windows contain backslashes."""
     if not name.strip():
-        raise DatasetError(f"{file}, line {line}: names no image")
+        raise DatasetError(f"{file}, line {line}: the image name is missing")
     return name.strip().replace("\\", "/")
 
 

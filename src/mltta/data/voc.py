@@ -33,15 +33,15 @@ def load_voc(
     """Read a VOC split, images ordered by id.
 
     Args:
-        root: a folder that holds VOCdevkit, VOC2012, or the contents of it.
-        difficult: what a label counts as whose objects are all marked difficult: "negative" (absent, as published)
-            or "ignore" (left out of the metrics).
+        root: a folder that contains VOCdevkit or VOC2012, or one of these folders.
+        difficult: labels whose objects are all marked difficult count as absent ("negative", as published) or are
+            ignored in metrics ("ignore").
     """
     if difficult not in ("negative", "ignore"):
         raise ConfigError(f"difficult={difficult!r} is neither 'negative' nor 'ignore'")
     top, name = as_folder(root), f"voc{year}-{split}"
     base = locate(top, "ImageSets/Main", (f"VOCdevkit/VOC{year}", f"VOC{year}", "."), _INNER)
-    # a folder may be called otherwise
+    # the folder may have another name
     named = re.match(r"VOC(\d{4})", base.absolute().name) if base else None
     if base is None or (named and int(named[1]) != year):
         raise missing(top, f"VOC{year}", _TREE.format(year=year, split=split))
@@ -51,18 +51,18 @@ def load_voc(
     marks = np.array([[column[i] for column in values] for i in ids], dtype=np.int8).reshape(-1, len(labels))
     images = place_images(top, name, [base / "JPEGImages"], [f"{i}.jpg" for i in ids])
     targets = np.where(marks == 1, 1, np.where((marks == 0) & (difficult == "ignore"), -1, 0)).astype(np.int8)
-    fate = "are left out of the metrics" if difficult == "ignore" else "count as absent"
+    fate = "are ignored in metrics" if difficult == "ignore" else "count as absent"
     pairs = int((marks == 0).sum())
-    notes = (f"{pairs:,} label–image pairs with difficult objects only {fate}",) if pairs else ()
+    notes = (f"{pairs:,} label–image pairs with only difficult objects {fate}",) if pairs else ()
     data = Dataset(name, labels, ids, images, targets, PUBLISHED.get(year, {}).get(split), notes)
     return settle_unlabelled(data, unlabelled)
 
 
 def _read_class_files(main: Path, labels: LabelSet, split: str, top: Path) -> list[dict[str, int]]:
-    """Read one mapping from image id to 1, 0 or -1 a label; all of them must list the same images."""
+    """Read a mapping from image id to 1, 0 or -1 per label; all must list the same images."""
     there = {file.stem.rpartition("_")[2] for file in main.glob("*_*.txt")}
     if split not in there:
-        splits = f"those there are for {', '.join(sorted(there))}" if there else "there are none at all"
+        splits = f"available splits are {', '.join(sorted(there))}" if there else "there are none"
         raise DatasetError(f"{main} has no class files for the split {split!r}: {splits}" + unextracted(top))
     columns: list[dict[str, int]] = []
     for name in labels.names:
@@ -72,7 +72,7 @@ def _read_class_files(main: Path, labels: LabelSet, split: str, top: Path) -> li
             odd = min(columns[0].keys() ^ columns[-1].keys())
             first = main / f"{labels.names[0]}_{split}.txt"
             here, lost = (file, first) if odd in columns[-1] else (first, file)
-            said = f"{here} lists the image {odd}, {lost} does not"
+            said = f"{here} lists the image {odd}, but {lost} does not"
             raise DatasetError(f"the class files disagree: {said}; extract them again")
     return columns
 
@@ -84,7 +84,7 @@ def _read_class_file(file: Path) -> dict[str, int]:
         if value not in ("1", "0", "-1"):
             raise DatasetError(f"{file}, line {number}: expected an image id and 1, 0 or -1, found {line!r}")
         if image in column:
-            raise DatasetError(f"{file}, line {number}: the image {image} is listed a second time")
+            raise DatasetError(f"{file}, line {number}: the image {image} is listed twice")
         column[image] = int(value)
     if not column:
         raise DatasetError(f"{file} is empty: extract it again")

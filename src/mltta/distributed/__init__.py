@@ -1,4 +1,4 @@
-"""Tagging and measuring on many machines: Ray spreads shards of photos over workers, each with a tagger of its own.
+"""Tagging and evaluation on many machines: Ray distributes shards of photos to workers, each with its own tagger.
 
 from mltta import Tagger
 from mltta.distributed import tag

@@ -1,4 +1,4 @@
-"""Ray as it is used here: imported late, connected to, and given jobs for actors."""
+"""Wrapper for Ray: lazy import, connection, and jobs for actors."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from typing import Any
 from mltta.errors import ConfigError, MlttaError
 from mltta.session.execution import cores
 
-#: share of each CPU that a worker reserves, so that Ray's own tasks always find room
+#: fraction of each CPU that a worker reserves, so that Ray's own tasks always have room
 SHARE = 0.9
-#: default limit of photos in progress per worker; more threads in one Python process wait for each other
+#: default limit of photos in progress per worker; further threads in one Python process wait for each other
 MOST_THREADS = 4
-#: shards handed to Ray at once, so that a hundred million photos are a few thousand rows in the driver
+#: shards passed to Ray at once, so that 100 million photos are a few thousand rows in the driver
 AT_ONCE = 10_000
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many workers there are, and what each takes; None is chosen from what the cluster has.
+    """Number of workers and the resources of each; None chooses from the cluster's resources.
 
     Args:
         workers: actors, each of which loads the model once.
-        threads: photos that a worker processes at the same time.
-        gpus: GPUs per worker, or a part of one.
+        threads: photos that a worker processes in parallel.
+        gpus: GPUs per worker, may be a fraction.
     """
 
     workers: int | None = None
@@ -38,12 +38,12 @@ class Size:
 
     def __post_init__(self) -> None:
         if any(value is not None and value < 1 for value in (self.workers, self.threads)) or self.gpus < 0:
-            raise ConfigError(f"give at least 1 worker, 1 thread and no less than 0 GPUs, not {self}")
+            raise ConfigError(f"workers and threads must be at least 1, and GPUs at least 0; got {self}")
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A size that fits the cluster: workers, and the threads, CPUs and GPUs of each."""
+    """A size that fits the cluster: workers, and the threads, CPUs and GPUs per worker."""
 
     workers: int
     threads: int
@@ -52,9 +52,9 @@ class Fitted:
 
 
 def fit(size: Size, nodes: Sequence[tuple[float, float]]) -> Fitted:
-    """Choose what was left open, and leave a part of every CPU to others.
+    """Choose unset values, leaving a fraction of every CPU free.
 
-    Two workers with a whole CPU each on a cluster of two CPUs would leave none to read with, and wait forever.
+    Otherwise two workers with a full CPU each, on a cluster of two CPUs, would block Ray's reading tasks forever.
 
     Args:
         nodes: CPUs and GPUs of each machine.
@@ -80,7 +80,7 @@ def fit(size: Size, nodes: Sequence[tuple[float, float]]) -> Fitted:
 
 
 def open_ray() -> Any:
-    """Ray with its data part, or what to install."""
+    """Import Ray with its data module, or raise an error with the install command."""
     try:
         import ray
         import ray.data
@@ -91,10 +91,10 @@ def open_ray() -> Any:
 
 @contextmanager
 def connected(address: str | None = None, size: Size | None = None) -> Iterator[tuple[Any, Fitted]]:
-    """Ray, and the size that fits: a cluster that is connected already, at the address, or started for this block.
+    """Connect to Ray: an existing connection, a cluster at the address, or a local one for this block.
 
     Args:
-        address: "local" always starts one on this machine; None or "auto" does if RAY_ADDRESS names none and none runs.
+        address: "local" always starts one; None or "auto" only if RAY_ADDRESS is unset and no cluster runs here.
     """
     ray = open_ray()
     if started := not ray.is_initialized():
@@ -116,14 +116,14 @@ def _connect(ray: Any, address: str | None) -> None:
             return
     except ConnectionError as error:
         if named := address if address not in (None, "auto") else os.environ.get("RAY_ADDRESS"):
-            raise MlttaError(f"no Ray cluster answers at {named}: {error}") from None
+            raise MlttaError(f"cannot connect to a Ray cluster at {named}: {error}") from None
     except ValueError as error:
         raise ConfigError(f"--ray {address} is not the address of a Ray cluster: {error}") from None
     ray.init(address="local", num_cpus=cores(), **quiet)
 
 
 class Actor:
-    """What runs on the cluster: a worker, made once per actor, that is given jobs; both travel pickled."""
+    """Actor that runs jobs: holds a worker, created once; worker and jobs are pickled."""
 
     def __init__(self, work: Callable[..., Callable[[Any], Any]], threads: int, *arguments: Any):
         import torch
@@ -138,9 +138,9 @@ class Actor:
 def spread(
     ray: Any, fitted: Fitted, jobs: Iterable[Any], work: Callable[..., Callable[[Any], Any]], *arguments: Any
 ) -> Iterator[Any]:
-    """What workers make of each job, as it comes; Ray repeats the jobs of a lost worker.
+    """Yield the workers' results as they arrive; Ray repeats the jobs of a lost worker.
 
-    Every job is a block of its own: what one actor takes at a time, and what is lost with it.
+    Every job is a separate block: the unit that an actor processes, and that can be lost.
     """
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = context.print_on_execution_start = False
@@ -163,7 +163,7 @@ def spread(
 
 
 def _told(error: BaseException) -> MlttaError:
-    """What a worker raised, in its own words if they were meant for people."""
+    """A worker's error, with its own message if it is a user error."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, MlttaError):

@@ -1,4 +1,4 @@
-"""Where photos come from, listed a piece at a time: folders near and far, Parquet, tars, Hugging Face datasets."""
+"""Lists photo sources lazily: local and remote folders, Parquet, tars, Hugging Face datasets."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ HF = "hf:"
 
 @dataclass(frozen=True)
 class Piece:
-    """One photo ("name"), or many by number: the rows of a Parquet file or a dataset, or all of a tar, uncounted.
+    """One photo ("name"), or many by number: rows of a Parquet file or dataset, or all of a tar, uncounted.
 
-    ``base`` says how it is reached: the folder that names start from, or the address of a store.
+    ``base`` is the folder that names are relative to, or the address of a store.
     """
 
     kind: Literal["name", "hf", "parquet", "tar"]
@@ -34,7 +34,7 @@ class Piece:
 
 @dataclass
 class Listing:
-    """The sources, listed lazily in an order that depends on names alone; one folder is in memory at a time."""
+    """The sources, listed lazily in an order determined by names only; one folder is in memory at a time."""
 
     given: Sequence[str]
     skipped: Counter[str] = field(default_factory=Counter)
@@ -45,7 +45,7 @@ class Listing:
             yield from self._pieces(one)
 
     def __str__(self) -> str:
-        """A line about files that look like photos and cannot be read, if there are any."""
+        """A note about unreadable files that look like photos, if there are any."""
         return str(Found([], self.skipped))
 
     def _pieces(self, given: str) -> Iterator[Piece]:
@@ -72,7 +72,7 @@ class Listing:
             raise no_such(given)
 
     def _one(self, base: str, file: str) -> Iterator[Piece]:
-        """A file: a photo, unless its suffix says that it holds many."""
+        """A file: a photo, unless its extension is that of a container."""
         suffix = PurePosixPath(file.lower()).suffix
         if suffix not in (".parquet", ".pq"):
             yield Piece("tar" if suffix == ".tar" else "name", base, file)
@@ -81,7 +81,7 @@ class Listing:
             with open_table(base, file) as table:
                 rows = int(table.metadata.num_rows)
         except (OSError, ValueError) as error:
-            raise MlttaError(f"{file} is not a Parquet file that can be read: {error}") from None
+            raise MlttaError(f"{file} is not a readable Parquet file: {error}") from None
         yield Piece("parquet", base, file, rows)
 
     def _far(self, address: str) -> Iterator[Piece]:
@@ -104,7 +104,7 @@ class Listing:
             raise MlttaError(f"{address} cannot be listed: {error}") from None
 
     def _walk(self, entries: Callable[[str], Iterable[tuple[str, bool]]], below: str = "") -> Iterator[str]:
-        """Photos below a folder in the order of their paths, names of folders among names of files."""
+        """Yield photos below a folder in order of their paths, with folders and files sorted together."""
         for name, is_folder in entries(below):
             inner = f"{below}/{name}" if below else name
             suffix = PurePosixPath(name).suffix.lower()
@@ -119,7 +119,7 @@ class Listing:
 
 
 def open_hf(given: str) -> Sequence[Any]:
-    """The images of a Hugging Face dataset by its name or folder, and its split: hf:org/photos#train, hf:saved/."""
+    """Open the images of a Hugging Face dataset by name or folder and split: hf:org/photos#train, hf:saved/."""
     from mltta.data.hf import open_images
 
     root, _, split = given.removeprefix(HF).partition("#")
@@ -127,13 +127,13 @@ def open_hf(given: str) -> Sequence[Any]:
 
 
 def open_table(base: str, file: str) -> Any:
-    """A Parquet file, near or far, of which nothing but its end is read yet."""
+    """Open a Parquet file, local or remote; reads only its footer."""
     store, path = (open_store(base)[0], file.partition("://")[2]) if is_remote(file) else (None, file)
     return open_pyarrow()[1].ParquetFile(path, filesystem=store)
 
 
 def _list_folder(folder: Path, below: str) -> list[tuple[str, bool]]:
-    """What is directly in a folder, sorted: each name, and whether it is a folder; links to folders are left out."""
+    """List a folder, sorted: names, and whether each is a folder; links to folders are skipped."""
     try:
         with os.scandir(folder / below) as entries:
             found = sorted((entry.name, entry.is_dir(), entry.is_symlink()) for entry in entries)
@@ -143,13 +143,13 @@ def _list_folder(folder: Path, below: str) -> list[tuple[str, bool]]:
 
 
 def _above(address: str) -> str:
-    """The address of the folder that a file is in, reached the same way."""
+    """The address of a file's folder, with the same protocol."""
     path, question, query = address.partition("?")
     return path.rpartition("/")[0] + question + query
 
 
 def _refuse_overlap(given: Sequence[str]) -> None:
-    """No photo twice: neither the same name, nor a folder and something in it."""
+    """Refuse sources that contain a photo twice: repeated names, or a folder and something in it."""
     far, named, near = groups = [list[PurePath]() for _ in range(3)]
     for one in given:
         if is_remote(one):
@@ -162,4 +162,4 @@ def _refuse_overlap(given: Sequence[str]) -> None:
         counts = Counter(group)
         for path, times in counts.items():
             if times > 1 or not counts.keys().isdisjoint(path.parents):
-                raise ConfigError(f"{path} is given more than once, itself or in a folder")
+                raise ConfigError(f"{path} is given more than once, directly or within a folder")

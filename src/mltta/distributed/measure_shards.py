@@ -1,4 +1,4 @@
-"""Measuring on a cluster: workers score some images of a dataset at a time, the driver writes the results."""
+"""Evaluation on a cluster: workers score batches of images, the driver writes the results."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mltta.evaluation.measure import Measure, Measured, Spread
 from mltta.session.features import Counts
 from mltta.session.scorer import Scored
 
-#: images that a worker measures at a time, and that a lost worker costs
+#: images per batch, lost if a worker is lost
 IMAGES = 64
 
 
 @contextmanager
 def measuring(address: str | None = None, size: Size | None = None, images: int = IMAGES) -> Iterator[Spread]:
-    """What `evaluate` takes as ``spread``, while a cluster is connected: the same figures as on one machine.
+    """Connect to a cluster and return the ``spread`` argument of `evaluate`: same results as on one machine.
 
-    On CPUs they are identical to the bit. Features are cached on the machines of the workers.
+    On CPUs results are bit-identical. Features are cached on the workers' machines.
     """
     with connected(address, size) as (ray, fitted):
         if fitted.gpus:
-            raise ConfigError("measuring uses CPUs only; on a machine with a GPU, measure without --ray")
+            raise ConfigError("evaluation on a cluster uses CPUs only; with a GPU, run without --ray")
 
         def spread_out(measure: Measure, places: Sequence[int]) -> Iterator[Measured]:
             if measure.question.backbone.device.type != "cpu":
@@ -38,10 +38,10 @@ def measuring(address: str | None = None, size: Size | None = None, images: int 
 
 
 class Measurer:
-    """Measures some images at a time.
+    """Scores batches of images.
 
     Args:
-        held: the measure in the object store, in a list, so that Ray does not fetch it for every call.
+        held: reference to the measure in the object store, in a list so that Ray does not fetch it for every call.
     """
 
     def __init__(self, held: list[Any]):

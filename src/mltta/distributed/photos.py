@@ -1,4 +1,4 @@
-"""The photos of a shard, read by the worker that tags them, one after another."""
+"""Reads the photos of a shard one after another, in the worker that tags them."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from mltta.images.find import SUFFIXES, is_url
 from mltta.session.prepare import Photo
 from mltta.storage.folders import Folder, is_remote, open_stream
 
-#: a photo's name, and its bytes or where they are
+#: a photo's name, and its bytes or location
 Cell: TypeAlias = tuple[str, Any]
-#: rows of a Parquet file in memory at a time
+#: rows of a Parquet file in memory at once
 _ROWS = 32
-#: columns of text that say where an image is
+#: names of text columns with image locations
 _PATHS = ("path", "image", "file", "file_name", "filename", "image_path", "filepath", "uri", "url")
 
 
 def photos_of(shard: Shard, folder: Folder) -> Iterator[Photo]:
-    """A shard's photos, in order, each named as its record will be."""
+    """Yield a shard's photos in order, named as in their records."""
     if not is_remote(shard.base):
-        with suppress(OSError):  # relative names mean what they meant where the command was given
+        with suppress(OSError):  # resolve relative names against the driver's working directory
             os.chdir(shard.base)
     if shard.kind == "names":
         cells: Iterable[Cell] = ((name, _by_name(shard.base, name)) for name in names_of(shard, folder))
@@ -55,7 +55,7 @@ def _from_store(base: str, name: str) -> bytes:
 
 
 def _hf(shard: Shard) -> Iterator[Cell]:
-    """Rows of a Hugging Face dataset."""
+    """Yield rows of a Hugging Face dataset."""
     for row in range(shard.start, shard.start + shard.count):
         yield f"{shard.of}/{row}", partial(_from_dataset, shard.of, row)
 
@@ -63,7 +63,7 @@ def _hf(shard: Shard) -> Iterator[Cell]:
 def _from_dataset(given: str, row: int) -> Any:
     try:
         return _opened(given)[row]
-    except Exception as error:  # whatever reads its files raises almost anything
+    except Exception as error:  # dataset readers raise many types
         raise ImageError(f"{given}/{row}: cannot be read: {error}") from None
 
 
@@ -71,25 +71,25 @@ _opened = lru_cache(maxsize=2)(open_hf)
 
 
 def _fail(why: str) -> bytes:
-    """A photo that could not even be reached."""
+    """Raise the error of a photo that could not be reached."""
     raise ImageError(why)
 
 
 def _parquet(shard: Shard) -> Iterator[Cell]:
-    """Rows of a Parquet file; if it cannot be read, each row that was promised has the error."""
+    """Yield rows of a Parquet file; if it cannot be read, every row gets the error."""
     done = 0
     try:
         for cell in _cells(shard):
             yield cell
             done += 1
-    except (OSError, ValueError, ImageError) as error:  # pyarrow's own errors are both
+    except (OSError, ValueError, ImageError) as error:  # includes pyarrow's own errors
         why = str(error).strip().splitlines()[0]
         for row in range(shard.start + done, shard.start + shard.count):
-            yield f"{shard.of}#{row}", partial(_fail, f"{shard.of}: its row {row} cannot be read: {why}")
+            yield f"{shard.of}#{row}", partial(_fail, f"{shard.of}: row {row} cannot be read: {why}")
 
 
 def _cells(shard: Shard) -> Iterator[Cell]:
-    """Each row's name, and its bytes or where they are."""
+    """Yield each row's name, and its bytes or location."""
     with open_table(shard.base, shard.of) as file:
         column = image_column(file.schema_arrow, shard.of)
         stop = shard.start + shard.count
@@ -103,17 +103,17 @@ def _cells(shard: Shard) -> Iterator[Cell]:
 
 def _cell(held: Any, shard: Shard, row: int) -> Cell:
     name = f"{shard.of}#{row}"
-    if isinstance(held, dict):  # as Hugging Face writes images
+    if isinstance(held, dict):  # Hugging Face's image format
         held = held.get("bytes") or held.get("path")
     if isinstance(held, str):
         known = is_remote(held) or is_url(held) or os.path.isabs(held)
         path = held if known else "/".join(filter(None, (shard.of.rpartition("/")[0], held)))
         return path, _by_name(shard.base, path)
-    return name, held or partial(_fail, f"{name}: this row holds no image")
+    return name, held or partial(_fail, f"{name}: this row contains no image")
 
 
 def image_column(schema: Any, where: str) -> str:
-    """The column of images: Hugging Face's, else the only one of bytes, else one of text that is called like a path."""
+    """Find the image column: Hugging Face's, else the only binary column, else a text column named like a path."""
     from pyarrow import types
 
     def named(*tests: Callable[[Any], bool]) -> list[str]:
@@ -127,11 +127,11 @@ def image_column(schema: Any, where: str) -> str:
             return found[0] if len(found) == 1 else "image"
     if known := [name for name in _PATHS if name in texts]:
         return known[0]
-    raise ImageError(f"{where} has no column of images: bytes, or text called {', '.join(_PATHS[:4])} …")
+    raise ImageError(f"{where} has no image column (binary, or text named {', '.join(_PATHS[:4])} …)")
 
 
 def _groups(metadata: Any, start: int, stop: int) -> tuple[list[int], int]:
-    """The row groups that hold some rows, and the number of the first row in them."""
+    """The row groups that contain some rows, and the number of their first row."""
     sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     starts = [0, *accumulate(sizes)]
     groups = [group for group in range(len(sizes)) if starts[group] < stop and starts[group + 1] > start]
@@ -139,7 +139,7 @@ def _groups(metadata: Any, start: int, stop: int) -> tuple[list[int], int]:
 
 
 def _tar(shard: Shard) -> Iterator[Cell]:
-    """The photos in a tar, as WebDataset keeps them; if it is cut off, a last row has the error."""
+    """Yield the photos in a tar, as in WebDataset; if it is truncated, a last row gets the error."""
     found = 0
     try:
         with open_stream(shard.base, shard.of) as file, tarfile.open(fileobj=file, mode="r|*") as members:
@@ -147,12 +147,12 @@ def _tar(shard: Shard) -> Iterator[Cell]:
                 if not member.isfile() or PurePosixPath(member.name).suffix.lower() not in SUFFIXES:
                     continue
                 name = f"{shard.of}/{member.name}"
-                source: Any = partial(_fail, f"{name}: too large to be read")
+                source: Any = partial(_fail, f"{name}: too large")
                 if member.size <= MAX_BYTES:
                     held = members.extractfile(member)
                     source = held.read() if held else b""
                 yield name, source
                 found += 1
     except (OSError, tarfile.TarError, EOFError) as error:
-        why = f"{shard.of}: this tar cannot be read behind its first {found:,} photos: {error}"
+        why = f"{shard.of}: this tar cannot be read beyond its first {found:,} photos: {error}"
         yield shard.of, partial(_fail, why)

@@ -1,4 +1,4 @@
-"""The photos of a run in numbered shards: the same sources give the same shards, without a list of all in memory."""
+"""Divides a run's photos into numbered shards: the same for the same sources, without a full list in memory."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mltta.storage.checksums import of_bytes, sealed, unsealed
 from mltta.storage.folders import Folder
 
 FORMAT, PLAN, LISTS = "mltta-plan-1", "_plan.json", "_lists"
-#: photos of the smallest shards, how many shards have a size before it doubles, and photos of the largest
+#: photos in the smallest shards, number of shards before the size doubles, and photos in the largest
 SMALLEST, STEPS, LARGEST = 32, 16, 1024
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What a worker tags at a time: a list of names, some rows of a file or a dataset, or a tar."""
+    """Unit of work: a list of names, some rows of a file or dataset, or a tar."""
 
     number: int
     kind: str
@@ -33,19 +33,19 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """Every shard of a run, and a line about files that were skipped."""
+    """All shards of a run, and a note about skipped files."""
 
     shards: list[Shard]
     skipped: str = ""
 
     @property
     def images(self) -> int:
-        """Photos, as far as they are counted before they are read."""
+        """Number of photos that can be counted without reading them."""
         return sum(shard.count for shard in self.shards)
 
 
 def shard_size(number: int, fixed: int | None = None) -> int:
-    """Photos of a shard: few in the first, so that a small folder keeps all workers busy, many in the thousandth.
+    """Photos per shard: small at first, so that a small folder keeps all workers busy, then growing.
 
     Example:
         >>> [shard_size(number) for number in (0, 15, 16, 80, 100_000)]
@@ -55,7 +55,7 @@ def shard_size(number: int, fixed: int | None = None) -> int:
 
 
 def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) -> Plan:
-    """The plan that the folder holds for these sources, or a new one, written down as it is made."""
+    """Load the saved plan for these sources, or create and save a new one."""
     said = {"format": FORMAT, "sources": list(given), "shard size": fixed}
     held = None
     with suppress(OSError):
@@ -63,8 +63,8 @@ def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) ->
     if held is not None:
         if any(held[name] != value for name, value in said.items()):
             raise MlttaError(
-                f"{folder} was begun with {', '.join(held['sources'])} in shards of "
-                f"{held['shard size'] or 'growing size'}: give the same again, another -o, or --overwrite"
+                f"{folder} was created from {', '.join(held['sources'])} in shards of "
+                f"{held['shard size'] or 'growing size'}: use the same settings, another -o, or --overwrite"
             )
         return Plan([Shard(**one) for one in held["shards"]], held["skipped"])
     shards = list(_shards(listing := Listing(given), folder, fixed))
@@ -76,13 +76,13 @@ def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) ->
 
 
 def names_of(shard: Shard, folder: Folder) -> list[str]:
-    """The names that a shard of names lists."""
+    """Read the names in a shard of names."""
     content = b""
     with suppress(FileNotFoundError):
         content = folder.read(_list(shard.number))
     if f"{of_bytes(content):08x}" != shard.crc32:
         raise MlttaError(
-            f"{folder}/{_list(shard.number)} is missing or damaged: its photos are not known; --overwrite starts anew"
+            f"{folder}/{_list(shard.number)} is missing or damaged, so its photos are unknown; restart with --overwrite"
         )
     return list(json.loads(content))
 

@@ -1,4 +1,4 @@
-"""Tagging on a cluster: shards go to the workers, and their reports into the manifest; resumable."""
+"""Tagging on a cluster: workers process shards and report to the manifest; resumable."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from mltta.storage.folders import Folder
 from mltta.storage.lock import locked
 from mltta.tagger import Tagger
 
-#: reasons why photos failed that are reported per shard; its file has all of them
+#: number of errors reported per shard; its file contains all of them
 MOST_REASONS = 5
 
 
 @dataclass
 class Told:
-    """What a worker reports of a shard: its part, whether an earlier run did it, which labels it shows, what failed."""
+    """A worker's report on a shard: its part, whether it was already done, the labels shown, the errors."""
 
     part: Part
     before: bool = False
     labels: dict[str, int] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
-    #: the machine, and the process on it
+    #: machine and process of the worker
     worker: tuple[str, int] = field(default_factory=lambda: (platform.node(), os.getpid()))
-    #: when it was done, by that machine's clock: reports may arrive later
+    #: completion time by the machine's clock; reports may arrive later
     at: float = field(default_factory=time.time)
 
 
@@ -47,16 +47,16 @@ class Worker:
     """Tags shards.
 
     Args:
-        held: the tagger in the object store, in a list, so that it is fetched when it is needed; or a function that
-            makes it.
-        threads: photos at the same time.
+        held: reference to the tagger in the object store, in a list, so that it is fetched on first use; or a function
+            that creates it.
+        threads: photos processed in parallel.
     """
 
     def __init__(self, address: str, held: list[Any] | Callable[[], Tagger], threads: int):
         from ray.util.metrics import Counter as Metric
 
         self.folder, self.held, self.threads = Folder(address), held, threads
-        self.count = Metric("mltta_photos", "Photos that mltta has tagged.")  # on Ray's dashboard
+        self.count = Metric("mltta_photos", "Photos tagged by mltta.")  # on Ray's dashboard
 
     def __call__(self, job: tuple[Shard, Part | None]) -> Told:
         shard, part = job
@@ -70,12 +70,12 @@ class Worker:
 
         tagger: Tagger = self.held() if callable(self.held) else ray.get(self.held[0])
         features = tagger.session.features
-        if tagger.backbone.device.type == "cpu":  # other workers of this machine decode too
+        if tagger.backbone.device.type == "cpu":  # other workers on this machine also decode
             features.execution = replace(features.execution, threads=self.threads)
         return tagger
 
     def tag(self, shard: Shard) -> Told:
-        """Tag a shard and write its file; done twice, it is the same file."""
+        """Tag a shard and write its file; repeating it produces the same file."""
         start = time.perf_counter()
         records = [tags.record() for tags in self.tagger.stream(photos_of(shard, self.folder))]
         content = part_bytes(records)
@@ -89,7 +89,7 @@ class Worker:
         return Told(part, False, dict(labels), reasons[:MOST_REASONS])
 
 
-#: called with None at the start, and then with the report of every shard that is done, and the plan it is part of
+#: called with None at the start, then with each shard's report and the plan
 Progress = Callable[[Told | None, Plan], None]
 
 
@@ -106,17 +106,17 @@ def tag(
 ) -> Partitions:
     """Tag photos on a Ray cluster, into a folder with one Parquet file per shard and a manifest.
 
-    The call is resumable: a shard whose file has the checksum in the manifest is left alone. Each photo has exactly
-    one row, and a photo that cannot be read has a row with its error.
+    The call is resumable: shards whose file matches the checksum in the manifest are skipped. Each photo has exactly
+    one row; a photo that cannot be read has a row with its error.
 
     Args:
-        tagger: one on a CPU, which is sent to the workers through the object store; or a function that makes one where
-            it runs, as workers with GPUs need it.
-        sources: folders, files, tars and Parquet files by path, pattern or address; "hf:NAME#SPLIT".
-        out: a folder that all workers reach, or an address.
-        address: of a cluster; see `connected`.
+        tagger: a tagger on a CPU, which is sent to the workers through the object store; or a function that creates
+            one on the worker, as required for GPUs.
+        sources: folders, files, tars and Parquet files as paths, patterns or addresses; "hf:NAME#SPLIT".
+        out: a folder accessible to all workers, or an address.
+        address: address of a cluster; see `connected`.
         shard_size: photos per shard (default: 32, growing to 1,024).
-        overwrite: start anew.
+        overwrite: discard earlier results.
     """
     open_ray()
     open_pyarrow()
@@ -127,7 +127,7 @@ def tag(
             stack.enter_context(locked(folder.local / "_lock", str(folder)))
         ray, fitted = stack.enter_context(connected(address, size))
         held, about = _share(ray, tagger, fitted)
-        if overwrite:  # only now: a cluster or a tagger that fails costs nothing
+        if overwrite:  # late, so that a failing cluster or tagger deletes nothing
             _forget(folder)
         partitions = Partitions(out)
         partitions.begin(about)
@@ -145,15 +145,15 @@ def tag(
 
 
 def _share(ray: Any, tagger: Tagger | Callable[[], Tagger], fitted: Fitted) -> tuple[Any, dict[str, Any]]:
-    """What a worker gets its tagger from, and everything that the answers depend on."""
+    """Share the tagger with workers, and describe everything that results depend on."""
     if not isinstance(tagger, Tagger):
         asked = ray.remote(num_cpus=fitted.cpus, num_gpus=fitted.gpus or None)(lambda: _about(tagger()))
         return tagger, ray.get(asked.remote())
     if fitted.gpus or tagger.backbone.device.type != "cpu":
-        raise ConfigError("a tagger on a GPU cannot be sent to workers: give a function that makes it there")
+        raise ConfigError("a tagger on a GPU cannot be sent to workers: pass a function that creates it")
     about = _about(tagger)
     own = sys.modules[type(tagger.method).__module__]
-    if not own.__name__.startswith("mltta."):  # a user's file, which workers may not have
+    if not own.__name__.startswith("mltta."):  # a user's file, possibly missing on the workers
         ray.cloudpickle.register_pickle_by_value(own)
     return [ray.put(tagger)], about
 
@@ -161,14 +161,14 @@ def _share(ray: Any, tagger: Tagger | Callable[[], Tagger], fitted: Fitted) -> t
 def _about(tagger: Tagger) -> dict[str, Any]:
     if tagger.method.online:
         raise ConfigError(
-            f"{tagger.method.name} learns from the photos before it, in order, and a cluster has no order: tag "
-            "without --ray, or use a method that sees each photo alone"
+            f"{tagger.method.name} learns from earlier photos, but a cluster processes them in no fixed order: tag "
+            "without --ray, or use an episodic method"
         )
     return tagger.about()
 
 
 def _forget(folder: Folder) -> None:
-    """Remove what an earlier run has written here, the manifest first; other files stay."""
+    """Remove the files of an earlier run, the manifest first; other files stay."""
     names = folder.names()
     if MANIFEST in names or PLAN in names:
         for name in (MANIFEST, PLAN, *(name for name in names if fnmatchcase(name, "part-*.parquet"))):

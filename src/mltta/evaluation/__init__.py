@@ -1,1 +1,1 @@
-"""Measure methods on datasets: features are cached, results written as they come, tables made at the end."""
+"""Evaluate methods on datasets: features are cached, results saved as they arrive, tables made at the end."""

@@ -1,4 +1,4 @@
-"""Methods side by side: results as the lines of a table, and on a page with AP of each label and example images."""
+"""Comparison of methods: results as rows of a table, and an HTML page with per-label AP and example images."""
 
 from __future__ import annotations
 
@@ -20,27 +20,26 @@ from mltta.model.prompts import DEFAULT_TEMPLATE
 from mltta.tables.page import Plot, Section, html_page
 from mltta.tables.plots import bars_by_group, label_logits, per_class
 from mltta.tables.render import Cell, Row, Table
+from mltta.tables.svg import Drawing
 
-#: below a table with such a method, whose name has the mark
-RECONSTRUCTED = (
-    "† A reconstruction: there is no public code for it in this form, and some of its constants are ours."
-)
+#: footnote if a method has this mark
+RECONSTRUCTED = "† Reconstruction: there is no public code for this form, and some constants are ours."
 
 
 @dataclass(frozen=True)
 class Line:
-    """A method in a table: one result, or those of several orders of the same images."""
+    """A method in a table: one result, or several with different image orders."""
 
     title: str
     summaries: tuple[Summary, ...]
 
     def mean(self, name: str) -> float:
-        """The mean of a figure over the orders."""
+        """The mean of a metric over the orders."""
         return float(np.mean([getattr(summary, name) for summary in self.summaries]))
 
     @property
     def run(self) -> dict[str, Any]:
-        """What was run, in its first order."""
+        """The run's description, from the first order."""
         return self.summaries[0].result.run
 
     @property
@@ -50,22 +49,22 @@ class Line:
 
     @property
     def state(self) -> float | None:
-        """Megabytes that an online method remembers."""
+        """Size of an online method's state, in megabytes."""
         return self.summaries[0].result.state_bytes / 1e6 if self.run["online"] else None
 
     def map(self, name: str = "map") -> Cell:
-        """A mAP, with its interval or its spread over the orders."""
+        """An mAP, with its interval or its spread over the orders."""
         if len(self.summaries) > 1 or name not in INTERVALS:
             return Cell(ours=self.mean(name), note=self.spread(name))
         return Cell(None, self.mean(name), *interval_of(self.summaries[0].drawn(name), 0, 100))
 
     def spread(self, name: str) -> str:
-        """The standard deviation over the orders, in words; nothing for one order."""
+        """The standard deviation over the orders as text; empty for one order."""
         values = [getattr(summary, name) for summary in self.summaries]
         return f"± {np.std(values, ddof=1):.2f} over {len(values)} orders" if len(values) > 1 else ""
 
     def gain(self, first: Line, name: str) -> Cell:
-        """How much higher a mAP is than the first method's; its interval is over images, on the same samples."""
+        """Difference in mAP from the first method, with a paired interval over images."""
         gained = self.mean(name) - first.mean(name)
         if len(self.summaries) > 1 or len(first.summaries) > 1:
             return Cell(ours=gained)
@@ -79,12 +78,12 @@ class Line:
 
     @property
     def ms(self) -> float:
-        """Milliseconds per image beyond encoding."""
+        """Milliseconds per image, without encoding."""
         return float(np.mean([summary.result.ms for summary in self.summaries]))
 
 
 def lines(results: Sequence[Result], draws: int = 1000) -> list[Line]:
-    """Results as the lines of a table; those that differ in the order of the images alone share one."""
+    """Results as rows of a table; results that differ only in image order share a row."""
     groups: dict[str, dict[Path, Result]] = {}
     for result in results:
         same = json.dumps({name: value for name, value in result.run.items() if name != "order"})
@@ -96,7 +95,7 @@ def lines(results: Sequence[Result], draws: int = 1000) -> list[Line]:
 
 
 def _titles(results: Sequence[Result]) -> list[str]:
-    """Their titles; those that would be called the same say what else is different."""
+    """Titles of results; identical titles get the settings that differ."""
     found = []
     for result in results:
         alike = [other for other in results if other.title == result.title]
@@ -115,14 +114,14 @@ def _short(value: Any) -> Any:
 
 
 def comparison(found: Sequence[Line], title: str = "") -> Table:
-    """Methods of one dataset side by side; differences are to the first one, paired image by image."""
+    """Compare methods on one dataset; differences are relative to the first method, paired by image."""
     first, run = found[0].summaries[0], found[0].run
     for summary in (summary for line in found for summary in line.summaries):
         why = ""
         if summary.result.run["dataset_digest"] != run["dataset_digest"]:
-            why = "was measured on other images than {}: compare results of one dataset"
+            why = "has other images than {}: compare results of the same dataset"
         elif not np.array_equal(summary.result.scored, first.result.scored):
-            why = "has scores for other images than {}: finish both, with the same `mltta eval` command"
+            why = "has scores for other images than {}: complete both with the same `mltta eval` command"
         if why:
             raise MlttaError(f"{summary.result.folder} {why.format(first.result.folder)}")
     online = any(line.run["online"] for line in found)
@@ -133,7 +132,7 @@ def comparison(found: Sequence[Line], title: str = "") -> Table:
             cells += [line.map(name), Cell() if line is found[0] else line.gain(found[0], name)]
         cells += [line.map("map_z_score"), Cell(ours=line.f1), Cell(ours=line.ms)]
         rows.append(Row(line.name, (*cells, *[Cell(ours=line.state)] * online)))
-    columns = ["mAP", "against the first", "mAP softmax", "against the first, softmax", "mAP z-score"]
+    columns = ["mAP", "vs. first", "mAP softmax", "vs. first, softmax", "mAP z-score"]
     lower = ("ms per image", "state, MB")
     columns += ["F1 of sets", *lower[: 1 + online]]
     title = title or f"{run['dataset']}, {run['model']}"
@@ -149,13 +148,13 @@ def _notes(found: Sequence[Line]) -> list[str]:
         said = " and descriptions" if run["descriptions"] else ""
         notes.append(f"Prompted with {run['template']!r}{said}.")
     absent = labels - int((first.targets == 1).any(axis=0).sum())
-    notes += [f"{absent} of the labels have no positive and count as 0."] * bool(absent)
-    notes += [f"Not finished: the dataset has {len(result):,} images."] * (not result.complete)
+    notes += [f"{absent} labels have no positives and count as 0."] * bool(absent)
+    notes += [f"Incomplete: the dataset has {len(result):,} images."] * (not result.complete)
     return notes + [RECONSTRUCTED] * any(line.run.get("reconstruction") for line in found)
 
 
 def by_dataset(results: Sequence[Result]) -> list[list[Result]]:
-    """Results apart by the images and the model they were measured with, in the order they came."""
+    """Group results by images and model, in their original order."""
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         check_run(result.run, result.folder)
@@ -164,12 +163,12 @@ def by_dataset(results: Sequence[Result]) -> list[list[Result]]:
 
 
 def comparison_page(groups: Sequence[Sequence[Line]], title: str = "Methods side by side") -> str:
-    """One self-contained page about the results of one or several datasets."""
+    """An HTML page, self-contained, with the results of one or several datasets."""
     return html_page(title, [comparison_section(found) for found in groups])
 
 
 def comparison_section(found: Sequence[Line]) -> Section:
-    """Table, AP of each label and gain by label count of methods on one dataset; the first is what gains are over."""
+    """Table, per-label AP and gain by label count of methods on one dataset; gains are relative to the first."""
     run = found[0].run
     where = f"{run['dataset']}, {run['model']}"
     by_label = {x.title: np.mean([one.per_class for one in x.summaries], axis=0).tolist() for x in found}
@@ -180,8 +179,8 @@ def comparison_section(found: Sequence[Line]) -> Section:
     return Section(where, tables=(comparison(found),), figures=tuple(figures))
 
 
-def gain_by_label_count(found: Sequence[Line]) -> str:
-    """mAP beyond the first method, for images with few labels and with many."""
+def gain_by_label_count(found: Sequence[Line]) -> Drawing:
+    """Gain in mAP over the first method, for images with few and with many labels."""
     run, first = found[0].run, found[0].summaries[0].by_count
 
     def gap(line: Line, name: str) -> float | None:
@@ -195,7 +194,7 @@ def gain_by_label_count(found: Sequence[Line]) -> str:
 
 
 def example_section(found: Sequence[Line], dataset: Dataset, count: int = 4) -> Section:
-    """The images with the most labels, and what each method makes of them: logits, true labels coloured."""
+    """The images with the most labels, and each method's output: logits, true labels in colour."""
     first = found[0].summaries[0]
     names = first.result.run["labels"]
     most = np.argsort(-(first.targets == 1).sum(axis=1), kind="stable")[:count]
@@ -203,9 +202,9 @@ def example_section(found: Sequence[Line], dataset: Dataset, count: int = 4) -> 
     for row in most.tolist():
         index = int(first.result.scored[row])
         truth = [names[i] for i in (first.targets[row] == 1).nonzero()[0]]
-        # branches are averaged, so that methods with one prompt and with two are on one scale
+        # branches are averaged, so that methods with one and with two prompts have the same scale
         scores = {x.title: x.summaries[0].result.branches()[row].mean(axis=0).tolist() for x in found}
         image = load_image(dataset.images[index])
         figures.append(Plot(label_logits(dataset.ids[index], image, names, scores, truth)))
-    said = "The images with the most labels. Bars are logits, the mean over a method's prompts; true labels in colour."
+    said = "The images with the most labels. Bars show logits, the mean of all prompts. True labels are in colour."
     return Section(f"Examples from {dataset.name}", (said,), figures=tuple(figures))

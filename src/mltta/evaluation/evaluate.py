@@ -1,4 +1,4 @@
-"""A session for datasets: many methods measured on one encoding, results written as they come."""
+"""Evaluation on datasets: many methods share one encoding, and results are saved as they arrive."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mltta.captions.store import CaptionBase
 from mltta.data import Dataset
 from mltta.errors import ConfigError
 from mltta.evaluation.measure import Measure, Spread
-from mltta.evaluation.recipes import Recipe, dataset_digests, describe
+from mltta.evaluation.recipes import Recipe, dataset_digests, describe, with_variations
 from mltta.evaluation.results import Result, run_name
 from mltta.evaluation.writing import ResultWriter
 from mltta.methods.base import Method, OnlineMethod, State
@@ -30,26 +30,26 @@ from mltta.session.session import Session
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
 
-# An online method's memory is saved this often; a kill costs at most this many images, whose features are cached.
+# How often an online method's state is saved: a kill loses at most this many images, whose features are cached.
 IMAGES_PER_STATE = 256
 
 
 @dataclass
 class Evaluation:
-    """What came out: one result a recipe, in their order, and where the time went."""
+    """The outcome: one result per recipe, in order, and the time spent."""
 
     results: list[Result]
     counts: Counts
-    #: the whole call, and what each recipe took of it beyond encoding
+    #: seconds of the whole call, and of each recipe without encoding
     seconds: float = 0.0
     adapt_seconds: dict[str, float] = field(default_factory=dict)
-    #: images that were finished before this call, by recipe
+    #: images already done before this call, by recipe
     resumed: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
 class _Recording:
-    """A recipe in progress: its method, where its records go, and what an online method remembers from before."""
+    """A recipe in progress: its method, its writer, and the saved state of an online method."""
 
     recipe: Recipe
     method: Method
@@ -67,6 +67,7 @@ def evaluate(
     template: TemplateSource | None = None,
     descriptions: DescriptionSource | None = None,
     teacher: Backbone | str | None = None,
+    generated: str | Path | None = None,
     seed: int = 0,
     cache: bool | str | Path = True,
     execution: Execution | None = None,
@@ -74,40 +75,42 @@ def evaluate(
     progress: Callable[[int, int], None] | None = None,
     spread: Spread | None = None,
 ) -> Evaluation:
-    """Measure methods on a dataset.
+    """Evaluate methods on a dataset.
 
-    Images that a recipe finished in an earlier, perhaps killed, call are not done again; features are encoded once
-    for all recipes and kept. On the CPU every image is adapted alone, so the scores of episodic methods never
-    depend, to the last bit, on batch size, workers or the order of the images.
+    Images that a recipe completed in an earlier call, even if killed, are skipped. Features are encoded once
+    for all recipes and cached. On the CPU every image is adapted alone, so the scores of episodic methods are
+    bit-identical for any batch size, number of workers and image order.
 
     Args:
-        recipes: methods with their settings; a plain name takes the paper's.
-        out: folder of results; each recipe gets its own inside.
-        captions: a caption base of this backbone, where one is, or False for none; by default the one that ships.
-        template: one prompt template, several, or the name of a set ("openai", "simple"); by default each method's own.
-        descriptions: sentences by label, or a JSON file with them; the label's feature is the mean of all its prompts.
-        teacher: a second model for the methods that ask one, or "self".
-        cache: keep features in the user's cache folder, in the folder given, or not at all.
-        execution: images at once, processes, compiling.
-        fresh: forget earlier results of these recipes.
-        progress: called with images done and images to do.
-        spread: has others measure the images, such as workers of a cluster.
+        recipes: methods with their settings; a plain name uses the paper's.
+        out: folder of results; each recipe gets a subfolder.
+        captions: a caption base of this backbone, its path, or False for none (default: the built-in base).
+        template: a prompt template, several, or a set ("openai", "simple") (default: each method's own).
+        descriptions: sentences by label, or a JSON file of them; a label's feature is the mean of all its prompts.
+        teacher: a second model for methods that need one, or "self".
+        generated: folder of variations (`mltta variations`), of this dataset or of several, for difftpt.
+        cache: True caches features in the user's cache folder, a path in that folder, False not at all.
+        execution: batch size, processes, compilation.
+        fresh: discard earlier results of these recipes.
+        progress: called with the number of completed images and the total.
+        spread: distributes the work, e.g. to workers of a cluster.
     """
     start = time.perf_counter()
-    chosen = [Recipe(recipe) if isinstance(recipe, str) else recipe for recipe in recipes]
+    given = (Recipe(recipe) if isinstance(recipe, str) else recipe for recipe in recipes)
+    chosen = [with_variations(recipe, dataset.name, generated) for recipe in given]
     if not chosen:
-        raise ConfigError("give at least one method")
+        raise ConfigError("no method given: pass at least one")
     if not len(dataset):
         raise ConfigError(f"{dataset.name} has no images")
     labels = dataset.labels
     question = Question(
         backbone, labels, template=template, descriptions=descriptions, captions=captions, teacher=teacher
     )
-    # wrong settings are reported here, before any work
+    # report invalid settings before any work
     methods = [question.method(recipe.method, recipe.preset, **recipe.options) for recipe in chosen]
     bound = next((method.name for method in methods if method.online or method.transductive), None)
     if spread is not None and bound is not None:
-        why = "learns from all images before it, in their order: measure it without --ray"
+        why = "learns from all earlier images, in order: run it without --ray"
         raise ConfigError(f"{bound} {why}")
     digests = dataset_digests(dataset)
     with ExitStack() as stack:
@@ -118,11 +121,11 @@ def evaluate(
             about = describe(session, dataset, recipe, method) | digests
             folder = Path(out) / dataset.name / f"{_slug(about)}-{run_name(about)}"
             folders.append(folder)
-            if folder not in runs:  # two recipes may come to the same settings
+            if folder not in runs:  # two recipes may have the same settings
                 runs[folder] = _open(folder, about, dataset, recipe, method, fresh)
                 stack.callback(runs[folder].writer.close)
         done = Evaluation([], Counts(), resumed={run.recipe.key: run.writer.resumed for run in runs.values()})
-        # recipes that want the images in the same order share a pass over them
+        # recipes with the same image order share a pass
         orders: dict[int | None, list[_Recording]] = {}
         for run in runs.values():
             orders.setdefault(run.recipe.order if run.method.online else None, []).append(run)
@@ -137,13 +140,13 @@ def evaluate(
 def _open(
     folder: Path, about: dict[str, Any], dataset: Dataset, recipe: Recipe, method: Method, fresh: bool
 ) -> _Recording:
-    """A recipe with the records of an earlier call that it can resume."""
+    """Open a recipe, with the records of an earlier call that it can resume."""
     writer = ResultWriter(folder, about, dataset.targets, len(method.branch_names), fresh)
     run = _Recording(recipe, method, writer)
     if method.transductive:
         writer.all_or_nothing()
     elif not isinstance(method, OnlineMethod):
-        writer.retry_failed()  # a file may be repaired by now; an online method has passed its place
+        writer.retry_failed()  # a file may have been repaired; not for online methods, because order matters
     else:
         start = method.start()
         kept = run.writer.load_state()
@@ -187,7 +190,7 @@ def _pass(
 
 
 def _write(run: _Recording, records: Sequence[Scored], done: Evaluation, state: State | None = None) -> None:
-    """Append one record per image, and from time to time what the method remembers."""
+    """Append one record per image, and regularly save an online method's state."""
     before = run.writer.count
     run.writer.write(records)
     if state is not None and run.writer.count // IMAGES_PER_STATE > before // IMAGES_PER_STATE:
@@ -197,7 +200,7 @@ def _write(run: _Recording, records: Sequence[Scored], done: Evaluation, state: 
 
 
 def _slug(about: Mapping[str, Any]) -> str:
-    """A folder name that people can read: model, method, settings."""
+    """A readable folder name: model, method, settings."""
     order = [] if about["order"] is None else [f"order {about['order']}"]
     words = [about["model"], about["method"], *(f"{k} {v}" for k, v in about["settings"].items()), *order]
     return "-".join("".join(c if c.isalnum() else " " for c in " ".join(words)).split()).lower()[:80]

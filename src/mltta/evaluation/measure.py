@@ -1,4 +1,4 @@
-"""A session over the photos of a dataset: here, or in a worker that it is sent to."""
+"""A session over the photos of a dataset, local or in a worker process."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from mltta.session.session import Answers, Pass, Session
 
 @dataclass(frozen=True)
 class Measured:
-    """Some finished photos: how many, the records of each method that wanted them, where features came from."""
+    """Completed photos: their number, each method's records, and feature counts."""
 
     photos: int
-    #: by the number of the method
+    #: by method index
     records: dict[int, list[Scored]]
     counts: Counts = field(default_factory=Counts)
 
 
 @dataclass
 class Measure:
-    """A pass over a dataset for several methods; its session is made where it is first used."""
+    """A pass over a dataset for several methods; the session is created on first use."""
 
     question: Question
     dataset: Dataset
@@ -43,9 +43,9 @@ class Measure:
     seed: int = 0
     cache: bool | str | Path = False
     execution: Execution = field(default_factory=Execution)
-    #: (methods, images) which method wants which photo
+    #: (methods, images) which method scores which photo
     wanted: NDArray[np.bool_] | None = None
-    #: what online methods remember
+    #: initial states of online methods
     states: Sequence[State | None] = ()
 
     @cached_property
@@ -60,11 +60,11 @@ class Measure:
         return self.session.start(self.states, self.wanted)
 
     def __call__(self, places: Iterable[int]) -> Iterator[Measured]:
-        """Batches of photos, by their places in the dataset, in order."""
+        """Yield batches of photos, by index in the dataset, in order."""
         return (Measured(len(batch), self._records(batch)) for batch in self.run.batches(places))
 
     def at_end(self) -> Measured:
-        """What transductive methods say once they have seen all photos."""
+        """Results of transductive methods, after all photos."""
         return Measured(0, self._records(self.run.at_end()))
 
     def _records(self, answers: Iterable[Answers]) -> dict[int, list[Scored]]:
@@ -82,7 +82,7 @@ class Measure:
 
 
 class _Photos:
-    """The photo at a place of a dataset; sent to a worker once."""
+    """Photo by dataset index; sent to each worker once."""
 
     def __init__(self, dataset: Dataset):
         self.ids: Sequence[str] = dataset.ids
@@ -92,5 +92,5 @@ class _Photos:
         return Photo(index, self.ids[index], self.images[index], self.ids[index])
 
 
-#: sends photos to others that measure them, and brings back what they say, in any order
+#: distributes photos to workers and yields their results, in any order
 Spread: TypeAlias = Callable[[Measure, Sequence[int]], Iterator[Measured]]

@@ -1,7 +1,7 @@
-"""How what a method says of one image lies on disk: a line of JSON, and a row of scores if it has any.
+"""Storage format of one image's result: a JSON line, and a row of scores if there are any.
 
-A row counts once its line is written, and a line only as far as its row is there: whatever a kill cuts off, what is
-left is a whole beginning. Each line ends with a checksum of itself and of its row, so that damage is told from a kill.
+A row counts only if its line is complete, and a line only if its row is there, so a kill always leaves a valid prefix.
+Each line ends with a checksum of itself and its row, which distinguishes damage from a kill.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from mltta.storage.reading import UNREADABLE
 
 
 def row_of(scored: Scored) -> bytes:
-    """The scores of the branches, then those of the decision; nothing if there are none."""
+    """Scores of the branches, then of the decision; empty if there are none."""
     rows = [part for part in (scored.branches, scored.scores) if part is not None]
     return b"".join(np.ascontiguousarray(row, np.float32).tobytes() for row in rows)
 
 
 def line_of(scored: Scored, row: bytes = b"") -> bytes:
-    """Everything but the scores, sealed with them."""
+    """All fields except scores, with a checksum of both."""
     held: dict[str, Any] = {"index": scored.photo.index, "id": scored.photo.id}
     if scored.shown is None:
         held["error"] = scored.error
@@ -37,17 +37,17 @@ def line_of(scored: Scored, row: bytes = b"") -> bytes:
 
 
 class Outcomes:
-    """The whole records of a result, read once: as arrays, without their text."""
+    """The complete records of a result, read once into arrays."""
 
     def __init__(self, images: int):
-        #: records, those with scores, and the bytes of their lines
+        #: number of records, of records with scores, and bytes of their lines
         self.count = self.rows = self.size = 0
-        #: by image, its row of scores, or -1
+        #: by image: index of its row of scores, or -1
         self.row_of = np.full(images, -1, np.int64)
-        #: by image, its id and why it has no scores
+        #: by image: its id and error
         self.failed: dict[int, tuple[str, str]] = {}
         self.ms = 0.0
-        #: whether the record after these is damaged, and whether whole ones follow it
+        #: whether the next record is damaged, and whether intact ones follow it
         self.damaged = self.goes_on = False
         self._present, self._counts = array("i"), array("i")
 
@@ -60,10 +60,10 @@ class Outcomes:
         images: int,
         at_most: int | None = None,
     ) -> Outcomes:
-        """Read every line, compared with its checksum and its row of scores.
+        """Read every line, and verify it and its row of scores against the checksum.
 
         Args:
-            images: of the dataset; a record of any other is damage.
+            images: number of images in the dataset; a record with a larger index counts as damaged.
         """
         found, lines = cls(images), _read(records, scores, shape, images)
         for line in lines:
@@ -86,14 +86,14 @@ class Outcomes:
         return found
 
     def present(self, labels: int) -> NDArray[np.bool_]:
-        """Which labels each row shows (rows, labels)."""
+        """Mask of labels shown, per row (rows, labels)."""
         hot = np.zeros((self.rows, labels), bool)
         hot[np.repeat(np.arange(self.rows), self._counts), np.asarray(self._present)] = True
         return hot
 
 
 def row_bytes(shape: tuple[int, int]) -> int:
-    """Bytes of one image's scores (branches, C), and of those of the decision (C,)."""
+    """Bytes of one image's branch scores (branches, C) and decision scores (C,)."""
     return 4 * (shape[0] + 1) * shape[1]
 
 

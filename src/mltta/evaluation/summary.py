@@ -1,4 +1,4 @@
-"""The figures of a result; what takes long to compute is kept beside it."""
+"""Metrics of a result; expensive ones are cached next to it."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ from mltta.metrics import (
     calibration_error,
     interval_of,
     mean_average_precision,
+    rows_by_count,
     set_metrics,
 )
 from mltta.storage import atomic
 from mltta.storage.checksums import sealed, unsealed
 
-#: figures whose bootstrap samples are drawn
+#: metrics with bootstrap samples
 INTERVALS = ("map", "map_softmax")
 FORMAT, BOOTSTRAP = "mltta-bootstrap-1", "bootstrap.json"
 
 
 class Summary:
-    """The figures of one result, each computed when it is first used.
+    """Metrics of one result, each computed on first use.
 
     Args:
-        draws: bootstrap samples behind the intervals. `save` keeps them, as they take longer than all else.
+        draws: number of bootstrap samples for confidence intervals. `save` stores them, as they take long to compute.
     """
 
     def __init__(self, result: Result, draws: int = 1000):
         if not len(result.scored):
             why = next((f": {id}: {reason}" for id, reason in result.failed.items()), "")
-            raise MlttaError(f"{result.folder} has no scores: no image was read{why}")
+            raise MlttaError(f"{result.folder} has no scores: no image could be read{why}")
         self.result, self.draws = result, draws
 
     @cached_property
@@ -59,12 +60,12 @@ class Summary:
 
     @cached_property
     def map(self) -> float:
-        """mAP in percent by raw logits, ties sharing a rank."""
+        """mAP in percent from raw logits; tied scores share a rank."""
         return mean_average_precision(self.raw, self.targets)
 
     @cached_property
     def map_released(self) -> float:
-        """mAP as the authors' code computes it: ties in the order the sort leaves them."""
+        """mAP as in the authors' code: ties in the order left by the sort."""
         return mean_average_precision(self.raw, self.targets, ties="released")
 
     @cached_property
@@ -85,7 +86,7 @@ class Summary:
         return interval_of(self.drawn("map_softmax"), 0, 100)
 
     def drawn(self, name: str) -> NDArray[np.float64]:
-        """The mAP of each bootstrap sample; samples are the same for every result of the same images."""
+        """The mAP of each bootstrap sample; results for the same images use the same samples."""
         if name not in self._drawn:
             scores = self.raw if name == "map" else self.softmax
             self._drawn[name] = bootstrap_map(scores, self.targets, self.draws)
@@ -94,7 +95,7 @@ class Summary:
 
     @cached_property
     def _drawn(self) -> dict[str, NDArray[np.float64]]:
-        """The samples that `save` kept of this very result."""
+        """The samples saved for exactly this result."""
         self._saved = False
         with suppress(OSError):
             held = unsealed((self.result.folder / BOOTSTRAP).read_bytes(), FORMAT) or {}
@@ -112,6 +113,13 @@ class Summary:
     def by_count(self) -> dict[str, Any]:
         return by_label_count(self.raw, self.targets)
 
+    def interval_by_count(self, name: str) -> tuple[float, float]:
+        """95% interval of the mAP of the images in a bin of `by_count`."""
+        rows = rows_by_count(self.targets)[name]
+        return interval_of(
+            bootstrap_map(self.raw[rows], self.targets[rows], self.draws, absent="skip"), 0, 100
+        )
+
     @cached_property
     def sets(self) -> SetMetrics:
         """Precision, recall and F1 of the labels shown."""
@@ -119,11 +127,11 @@ class Summary:
 
     @cached_property
     def calibration(self) -> float:
-        """Expected calibration error of the score that a tagger shows, as a probability that a label is there."""
+        """Expected calibration error of the tagger's scores, as probabilities that a label is present."""
         return calibration_error(self.result.shown(), self.targets)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything in plain data; None for a figure that does not exist, such as the mAP of no image."""
+        """All metrics as plain data; None for undefined ones, such as the mAP of no images."""
         run = self.result.run
         sets = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in asdict(self.sets).items()}
         found = {
@@ -146,7 +154,7 @@ class Summary:
         return {name: _known(value) for name, value in found.items()}
 
     def save(self) -> None:
-        """Write summary.json beside the scores, and what intervals are computed from; nothing if they are there."""
+        """Write summary.json and the bootstrap samples next to the scores, unless they exist."""
         for name in INTERVALS:
             self.drawn(name)
         if self._saved:
@@ -160,7 +168,7 @@ class Summary:
 
 
 def _known(value: Any) -> Any:
-    """A value with None for every number that is not one, as JSON has none such."""
+    """Replace every non-finite number by None, because JSON has no such values."""
     if isinstance(value, dict):
         return {name: _known(inner) for name, inner in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""Results as they are written: record by record, continued after any kill."""
+"""Writes results record by record, and resumes after a kill."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger("mltta")
 
 
 class ResultWriter:
-    """Appends records; opened again after a kill, it resumes after the last whole record."""
+    """Appends records; reopened after a kill, it resumes after the last complete record."""
 
     def __init__(
         self,
@@ -38,15 +38,15 @@ class ResultWriter:
         fresh: bool = False,
     ):
         """Args:
-        folder: where the result lives.
-        run: what is run, in plain data; a folder of another run is refused.
-        targets: (N, C) the truth, kept beside the scores.
-        fresh: forget what is there.
+        folder: folder of the result.
+        run: description of the run, as plain data; a folder of another run is refused.
+        targets: (N, C), stored next to the scores.
+        fresh: discard existing records.
         """
         images, labels = targets.shape
         self.folder, self.shape = folder, (branches, labels)
         self.done = np.zeros(images, bool)
-        #: records, and those that were there when it was opened
+        #: number of records, and of those that existed on opening
         self.count = self.resumed = 0
         truth = f"{checksums.of_bytes(targets.tobytes()):08x}"
         text = run_text({**run, "images": images, "shape": list(self.shape), "targets_crc32": truth})
@@ -60,9 +60,9 @@ class ResultWriter:
                     if not fresh:
                         raise
                 else:
-                    why = "holds the result of another run; remove it or write elsewhere"
+                    why = "contains the result of another run; remove it or use another folder"
                     raise MlttaError(f"{folder} {why}")
-                held.unlink()  # it was damaged
+                held.unlink()  # it is damaged
             stack.enter_context(locked(folder / ".lock", str(folder)))
             self._records = stack.enter_context((folder / "images.jsonl").open("ab+"))
             self._scores = stack.enter_context((folder / "scores.f32").open("ab+"))
@@ -78,21 +78,21 @@ class ResultWriter:
             self._open = stack.pop_all()
 
     def retry_failed(self) -> None:
-        """Measure the images again that failed: a later record counts instead of an earlier one."""
+        """Process failed images again; a later record replaces an earlier one."""
         self.done[list(self._outcomes.failed)] = False
         self.resumed -= len(self._outcomes.failed)
 
     def all_or_nothing(self) -> None:
-        """Drop the records of a run that did not end: each of them was to be made of all images."""
+        """Drop the records of an incomplete run, because each depends on all images."""
         if not self.done.all():
             self._resume(at_most=0)
 
     def result(self) -> Result:
-        """What was written; its records are not read again if all were there."""
+        """The written result; reuses the records in memory if they are complete."""
         return Result(self.folder, self._outcomes if self.count == self._outcomes.count else None)
 
     def write(self, records: Sequence[Scored]) -> None:
-        """Append records: scores first, so that a record never points at scores that are not there."""
+        """Append records; scores first, so that a record never refers to missing scores."""
         with atomic.writing(self.folder):
             rows = list(map(row_of, records))
             self._scores.write(b"".join(rows))
@@ -103,38 +103,38 @@ class ResultWriter:
         self.count += len(records)
 
     def save_state(self, state: State) -> None:
-        """Keep an online method's memory, and how many records it has seen."""
+        """Save an online method's state, and the number of records it includes."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
         with atomic.writing(self.folder):
             atomic.write(self.folder / "state.safetensors", to_bytes(tensors, {"records": str(self.count)}))
 
     def load_state(self) -> State | None:
-        """The saved memory; records after it are dropped, to be made again from it. None: start from nothing."""
+        """Load the saved state and drop the records after it, which are then recomputed. None: start from scratch."""
         file = self.folder / "state.safetensors"
         kept, state = 0, None
         if file.is_file():
             try:
                 kept, state = _read_state(file)
             except (MlttaError, OSError, SafetensorError) as error:
-                log.warning("%s (%s): its images are measured again from the first", file, error)
-        if kept > self.count:  # it remembers images whose records are lost
+                log.warning("%s (%s): restarting from the first image", file, error)
+        if kept > self.count:  # the state includes images whose records are lost
             kept, state = 0, None
         if kept < self.count:
             self._resume(at_most=kept)
         return state
 
     def close(self) -> None:
-        with suppress(OSError):  # what a full disk did not take was told when it was written
+        with suppress(OSError):  # a full disk was reported on write
             self._open.close()
 
     def _resume(self, at_most: int | None = None) -> None:
-        """Count the whole records that are there, and cut off what comes after them."""
+        """Count the complete records, and truncate the rest."""
         found = Outcomes.read(self._records, self._scores, self.shape, len(self.done), at_most=at_most)
         if found.goes_on:
             raise damaged(self.folder, found.count + 1)
-        if found.damaged:  # at the end it is what a power cut leaves
-            where = f"{self.folder}: its records from line {found.count + 1} on"
-            log.warning("%s are damaged and are measured again", where)
+        if found.damaged:  # at the end: expected after a power cut
+            where = f"{self.folder}: the records starting at line {found.count + 1}"
+            log.warning("%s are damaged and will be computed again", where)
         self._outcomes = found
         self.done[:] = found.row_of >= 0
         self.done[list(found.failed)] = True
@@ -145,12 +145,12 @@ class ResultWriter:
 
 
 def _read_state(file: Path) -> tuple[int, State]:
-    """How many records an online method's memory has seen, and the memory."""
+    """Read an online method's state, and the number of records it includes."""
     with reading(file, MlttaError, "it cannot be used"), safe_open(file, "pt") as held:
         header: dict[str, str] = held.metadata() or {}
-        # copied, because a product with an unaligned tensor may round its last bit another way
+        # copied, because a product with an unaligned tensor may round its last bit differently
         state = {name: held.get_tensor(name).clone() for name in held.keys()}  # noqa: SIM118
         kept, said = int(header["records"]), header.pop(checksums.CHECKSUM, None)
     if said != checksums.of_tensors(state, header):
-        raise MlttaError("damaged, or of before checksums were kept")
+        raise MlttaError("damaged, or in an older format without checksums")
     return kept, state

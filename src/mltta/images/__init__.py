@@ -1,1 +1,1 @@
-"""Pictures in: decoded safely, cut into views, the same ones for the same picture."""
+"""Images: safe decoding and deterministic views."""

@@ -14,18 +14,18 @@ from mltta.images.geometry import Floats, Ints
 
 CHAINS = 3
 LONGEST_CHAIN = 3
-#: how many numbers a view may use up: one for each share, and for each chain its length and three a step
+#: maximum random numbers per view: one per share, and per chain its length and three per step
 AUGMIX_DRAWS = CHAINS + 1 + CHAINS * (1 + 3 * LONGEST_CHAIN)
 
 Operation = Callable[[Image.Image, float, int], Image.Image]
 
 
 class Plans(NamedTuple):
-    """What AugMix does to V views."""
+    """The augmentations for V views."""
 
-    shares: Floats  # of the view itself and of its chains, (V, 1 + CHAINS)
+    shares: Floats  # weights of the view and its chains, (V, 1 + CHAINS)
     operation: Ints  # index into OPERATIONS, or -1 past the end of a chain, (V, CHAINS, LONGEST_CHAIN)
-    level: Floats  # of the same shape, in [0.1, 1), like the sign
+    level: Floats  # in [0.1, 1); same shape, like sign
     sign: Ints
 
     def pick(self, rows: Ints) -> Plans:
@@ -46,7 +46,7 @@ def draw_plans(numbers: Floats) -> Plans:
     for chain in range(CHAINS):
         length = 1 + (np.take_along_axis(numbers, at, 1) * LONGEST_CHAIN).astype(np.int64)
         for depth in range(LONGEST_CHAIN):
-            # Numbers past the end of a chain belong to the next one, and are read here in vain.
+            # Numbers past the end of a chain belong to the next one and are not used here.
             places = np.minimum(at + 3 * depth + np.arange(1, 4), AUGMIX_DRAWS - 1)
             which, how_much, side = np.take_along_axis(numbers, places, 1).T
             operation[:, chain, depth] = np.where(depth < length[:, 0], which * len(OPERATIONS), -1)
@@ -57,13 +57,13 @@ def draw_plans(numbers: Floats) -> Plans:
 
 
 def augmix(image: Image.Image, plans: Plans, v: int) -> NDArray[np.float32]:
-    """Mix `m * image + (1 - m) * sum_j w_j * chain_j(image)`, as plan v says.
+    """Mix `m * image + (1 - m) * sum_j w_j * chain_j(image)` with plan v.
 
-    The weights add up to one and normalisation is affine, so normalising this mix once is the same as
-    mixing four normalised images.
+    The weights sum to one and normalisation is affine, so normalising the mix is the same as mixing four
+    normalised images.
 
     Returns:
-        pixels of shape (H, W, 3), fractions of levels in [0, 255].
+        pixels of shape (H, W, 3), floats in [0, 255].
     """
     share, *weights = plans.shares[v].tolist()
     operations = list(OPERATIONS.values())
@@ -82,11 +82,11 @@ def _whole(level: float, maximum: float) -> int:
 
 
 def _affine(image: Image.Image, *matrix: float) -> Image.Image:
-    """Resample under the map from output to input coordinates; what lies outside is black."""
+    """Resample with a map from output to input coordinates; outside is black."""
     return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
 
 
-#: by name, in the order of their numbers; a level is in [0.1, 1) and a sign 1 or -1
+#: by name, in index order; level is in [0.1, 1), sign is 1 or -1
 OPERATIONS: dict[str, Operation] = {
     "autocontrast": lambda image, level, sign: ImageOps.autocontrast(image),
     "equalize": lambda image, level, sign: ImageOps.equalize(image),

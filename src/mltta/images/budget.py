@@ -1,7 +1,7 @@
-"""What one image may cost: bytes on disk, pixels, sides, memory, work. Beyond that it is refused before it is decoded.
+"""Limits per image, checked before decoding: bytes on disk, pixels, side length, memory and work.
 
-A decoder cannot be stopped half-way, so time and memory are bounded by what a file's own headers announce: of the
-largest image that passes, decoding takes some seconds and stays below 2 GB, PyTorch included.
+Decoders cannot be interrupted, so time and memory are limited by what the file headers announce. Decoding the largest
+accepted image takes a few seconds and less than 2 GB, including PyTorch.
 """
 
 from __future__ import annotations
@@ -18,55 +18,55 @@ from PIL import Image
 from mltta.errors import ImageError
 
 MAX_PIXELS = 120_000_000
-#: a panorama has 65,500 at most as JPEG; beyond, an image is a line
+#: JPEG panoramas have at most 65,500
 MAX_SIDE = 100_000
 MAX_BYTES = 512 << 20
-#: WebP is read into memory whole, twice; AVIF and HEIC once, and kept
+#: WebP files are held in memory twice, AVIF and HEIC once
 MAX_WEBP_BYTES = 128 << 20
-#: bytes that decoding may take, and how many a pixel takes
+#: memory limit of decoding, and bytes per pixel
 MAX_MEMORY = 1_050_000_000
 _WEBP_BYTES_A_PIXEL, _VIDEO_BYTES_A_PIXEL = 20, 16
 _CONVERTED_BYTES_A_PIXEL, _BYTES_A_PIXEL, _COEFFICIENT_BYTES = 9, 4, 2
-#: a scan of a JPEG goes through all its pixels again, in about 3 ms a million; encoders make about ten
+#: every scan of a JPEG visits all pixels, in about 3 ms per million; encoders write about ten scans
 MAX_SCANS, MAX_SCANNED = 500, 1_500_000_000
-#: pieces of a file that Pillow looks at one by one: chunks, segments, blocks, strips
+#: limits on chunks, segments, blocks and strips, which Pillow visits one by one
 MAX_PIECES, MAX_STRIPS, MAX_EXIF = 100_000, 300_000, 64
-#: a marker of a JPEG between stretches of coded pixels; stuffed bytes and restarts are none
+#: a JPEG marker between coded pixels; excludes stuffed bytes and restarts
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 
 
 def open_file(name: str) -> tuple[IO[bytes], int]:
-    """Open an ordinary file within its budget, and its size; anything else is an error before a byte is read."""
+    """Open a regular file within the size limit and return its size; refuse others before reading."""
     try:
         _look(os.stat(name), name)
         handle = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         file = os.fdopen(handle, "rb")
-        size = _look(os.fstat(file.fileno()), name)  # again, as it may have been exchanged meanwhile
+        size = _look(os.fstat(file.fileno()), name)  # again, as it may have been replaced meanwhile
     except FileNotFoundError:
         raise ImageError(f"{name}: no such file; check the spelling of the path") from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "this is not a valid path"
+        reason = getattr(error, "strerror", None) or "not a valid path"
         raise ImageError(f"{name}: cannot be opened: {reason}") from None
     return file, size
 
 
 def _look(found: os.stat_result, name: str) -> int:
     if stat.S_ISDIR(found.st_mode):
-        raise ImageError(f"{name}: this is a folder, not an image; give the files inside it")
+        raise ImageError(f"{name}: a folder, not an image; give the files inside it")
     if not stat.S_ISREG(found.st_mode):
-        raise ImageError(f"{name}: not an ordinary file; save the image to disk first")
+        raise ImageError(f"{name}: not a regular file; save the image to disk first")
     check_bytes(found.st_size, name)
     return found.st_size
 
 
 def check_bytes(size: int, name: str) -> None:
-    """Refuse an encoded image of more bytes than any photo has."""
+    """Refuse an encoded image with more bytes than any photo."""
     if size > MAX_BYTES:
         raise _beyond(name, f"its file of {size:,} bytes", f"{MAX_BYTES:,} bytes")
 
 
 def check_encoded(file: IO[bytes], size: int, name: str) -> None:
-    """Refuse an encoded image in more pieces than any encoder makes, before Pillow goes through them."""
+    """Refuse an encoded image with more parts than any encoder writes, before Pillow visits them."""
     file.seek(0)
     head = file.read(12)
     try:
@@ -84,22 +84,22 @@ def check_encoded(file: IO[bytes], size: int, name: str) -> None:
         elif head[4:8] == b"ftyp":
             _check_pieces(_boxes(file), name)
     except (struct.error, IndexError):
-        pass  # it ends early: the decoder will say so
+        pass  # truncated: the decoder reports it
     file.seek(0)
 
 
 def check_size(wide: int, tall: int, name: str) -> None:
-    """Refuse an image of no pixels, of too many, or too long in one direction."""
+    """Refuse an image with no pixels, too many pixels, or a too long side."""
     if wide * tall == 0:
         raise ImageError(f"{name}: has no pixels")
     if wide * tall > MAX_PIXELS:
         raise too_large(name, f"{wide}x{tall}")
     if max(wide, tall) > MAX_SIDE:
-        raise _beyond(name, f"{wide}x{tall}", f"{MAX_SIDE:,} pixels a side")
+        raise _beyond(name, f"{wide}x{tall}", f"{MAX_SIDE:,} pixels per side")
 
 
 def check_header(image: Image.Image, file: IO[bytes], name: str) -> None:
-    """Refuse an encoded image whose header announces more than may be decoded."""
+    """Refuse an encoded image whose header exceeds a limit."""
     wide, tall = image.size
     check_size(wide, tall, name)
     pixels = wide * tall
@@ -111,7 +111,7 @@ def check_header(image: Image.Image, file: IO[bytes], name: str) -> None:
     elif image.format in ("JPEG", "MPO"):
         scans = _scans(file)
         if scans > MAX_SCANS or scans * pixels > MAX_SCANNED:
-            raise _beyond(name, f"{wide}x{tall} in {scans:,} scans", "what is decoded in seconds")
+            raise _beyond(name, f"{wide}x{tall} in {scans:,} scans", "what can be decoded in seconds")
         bytes_a_pixel += _COEFFICIENT_BYTES * _samples(image) if scans > 1 else 0
     elif image.mode not in ("1", "L", "P", "RGB") or "transparency" in image.info:
         bytes_a_pixel = _CONVERTED_BYTES_A_PIXEL
@@ -121,7 +121,7 @@ def check_header(image: Image.Image, file: IO[bytes], name: str) -> None:
 
 
 def too_large(name: str, what: str) -> ImageError:
-    """The error for an image of too many pixels."""
+    """Return the error for an image with too many pixels."""
     return _beyond(name, what, f"{MAX_PIXELS / 1e6:g} megapixels")
 
 
@@ -132,11 +132,11 @@ def _beyond(name: str, what: str, limit: str) -> ImageError:
 def _check_pieces(pieces: Iterator[object], name: str) -> None:
     for number, _ in enumerate(pieces, start=1):
         if number > MAX_PIECES:
-            raise _beyond(name, f"a file in more than {MAX_PIECES:,} pieces", "what encoders make")
+            raise _beyond(name, f"a file in more than {MAX_PIECES:,} pieces", "what encoders write")
 
 
 def _check_jpeg(file: IO[bytes], name: str) -> None:
-    """The segments before the picture; several of EXIF are put together by copying all that came before."""
+    """Check the segments before the image data; Pillow joins several EXIF segments by repeated copying."""
     file.seek(2)
     exif = 0
     for number in range(MAX_PIECES):
@@ -148,7 +148,7 @@ def _check_jpeg(file: IO[bytes], name: str) -> None:
         (length,) = struct.unpack(">H", file.read(2))
         exif += mark == b"\xe1" and file.read(4) == b"Exif"
         if exif > MAX_EXIF or number > MAX_PIECES // 10:
-            raise _beyond(name, f"a file with {number:,} segments before the picture", "what encoders make")
+            raise _beyond(name, f"a file with {number:,} segments before the image", "what encoders write")
         file.seek(length - 2 - (4 if mark == b"\xe1" else 0), os.SEEK_CUR)
 
 
@@ -160,7 +160,7 @@ def _png_chunks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _boxes(file: IO[bytes]) -> Iterator[int]:
-    """The outermost boxes of an AVIF or HEIC file."""
+    """Yield the top-level boxes of an AVIF or HEIC file."""
     file.seek(0)
     while len(head := file.read(8)) == 8:
         (length,) = struct.unpack(">I", head[:4])
@@ -172,7 +172,7 @@ def _boxes(file: IO[bytes]) -> Iterator[int]:
 
 
 def _gif_blocks(file: IO[bytes]) -> Iterator[int]:
-    """The blocks before the first frame, and the pieces they are in."""
+    """Yield the blocks before the first frame and their sub-blocks."""
     file.seek(10)
     flags = file.read(3)[0]
     if flags & 128:
@@ -186,7 +186,7 @@ def _gif_blocks(file: IO[bytes]) -> Iterator[int]:
 
 
 def _check_tiff(file: IO[bytes], head: bytes, name: str) -> None:
-    """The strips or tiles that the first directory lists; each is an object to Pillow."""
+    """Check the number of strips or tiles in the first directory; each is an object in Pillow."""
     order = "<" if head[:2] == b"II" else ">"
     big = b"+" in head[:4]
     file.seek(0)
@@ -195,21 +195,21 @@ def _check_tiff(file: IO[bytes], head: bytes, name: str) -> None:
     for _ in range(min(entries, 65536)):
         form = order + ("HHQ8x" if big else "HHI4x")
         tag, kind, count = struct.unpack(form, file.read(20 if big else 12))
-        if count > MAX_STRIPS and kind not in (1, 2, 6, 7):  # bytes and text are taken as they are
+        if count > MAX_STRIPS and kind not in (1, 2, 6, 7):  # bytes and text are read as one value
             raise _beyond(name, f"a file with {count:,} values for tag {tag}", f"{MAX_STRIPS:,} strips")
 
 
 def _samples(image: Image.Image) -> float:
-    """Numbers a pixel that a JPEG of several scans keeps: 3 for colours, half of that where they are coarser."""
+    """Return the samples per pixel stored for a JPEG with several scans, fewer if chroma is subsampled."""
     factors = [(wide, tall) for _, wide, tall, _ in getattr(image, "layer", [])] or [(1, 1)]
     whole = max(wide for wide, _ in factors) * max(tall for _, tall in factors)
     return float(sum(wide * tall for wide, tall in factors) / max(1, whole))
 
 
 def _scans(file: IO[bytes]) -> int:
-    """How often a JPEG goes through its pixels: its scans up to the end of the picture.
+    """Count the scans of a JPEG up to the end of the image.
 
-    Those of previews in its segments and of a film behind the picture do not count.
+    Scans of previews in segments and of a video after the image do not count.
     """
     before = file.tell()
     file.seek(0)

@@ -1,6 +1,6 @@
-"""Colours as they were meant: photos in Display P3, Adobe RGB or CMYK become sRGB by the profile that is in the file.
+"""Colour management: photos in Display P3, Adobe RGB or CMYK are converted to sRGB with their embedded profile.
 
-Relative to white, as browsers show them. A profile that means sRGB, one of grey and a damaged one change no pixel.
+The rendering intent is relative colorimetric, as in browsers. sRGB, grey and damaged profiles change no pixels.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 from PIL import Image, ImageCms
 
 log = logging.getLogger("mltta")
-#: printers' profiles have up to three megabytes
+#: printer profiles have up to 3 MB
 MOST_BYTES = 8 << 20
-#: a profile that moves no colour by more levels than this means sRGB
+#: a profile that changes no colour by more levels than this counts as sRGB
 SAME = 2
 _SPACES = {"RGB": "RGB", "RGBA": "RGB", "CMYK": "CMYK"}
 
 
 def to_srgb(image: Image.Image) -> Image.Image:
-    """The same picture in sRGB, or the image itself where its profile says nothing else."""
+    """Return the image in sRGB; the image itself if no conversion is needed."""
     profile = image.info.get("icc_profile")
     if not profile or not isinstance(profile, bytes):
         return image
@@ -33,20 +33,20 @@ def to_srgb(image: Image.Image) -> Image.Image:
     if change is None:
         return image
     changed = change.apply(image)
-    changed.info.pop("icc_profile", None)  # or a second reading would be told twice
+    changed.info.pop("icc_profile", None)  # otherwise a second reading would convert again
     return changed
 
 
-@lru_cache(maxsize=32)  # a folder of photos comes from few cameras
+@lru_cache(maxsize=32)  # photos in a folder come from few cameras
 def _change(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
-    """From a profile's colours to sRGB; None where these are the same, or nobody knows."""
+    """Return the conversion of a profile to sRGB; None if it is the identity or unknown."""
     if len(profile) > MOST_BYTES:
-        log.debug("a colour profile of %d bytes is ignored", len(profile))
+        log.debug("ignored a colour profile of %d bytes", len(profile))
         return None
     try:
         given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
         if given.profile.xcolor_space.strip() != _SPACES[mode]:
-            log.debug("a colour profile of another kind of pixels is ignored")
+            log.debug("ignored a colour profile for another colour space")
             return None
         shown = "RGB" if mode == "CMYK" else mode
         intent = ImageCms.Intent.RELATIVE_COLORIMETRIC
@@ -59,6 +59,6 @@ def _change(profile: bytes, mode: str) -> ImageCms.ImageCmsTransform | None:
             if np.abs(apart).max() <= SAME:
                 return None
         return change
-    except Exception as error:  # a damaged profile raises almost anything, and the picture is good
-        log.debug("a damaged colour profile is ignored: %s", error)
+    except Exception as error:  # damaged profiles raise almost anything, but the image is usable
+        log.debug("ignored a damaged colour profile: %s", error)
         return None

@@ -1,4 +1,4 @@
-"""Pictures in: any common file, bytes or array becomes one upright RGB image, or an error that says why."""
+"""Decoding: any common file, bytes or array becomes an upright RGB image, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from mltta.images.geometry import scale_of
 if TYPE_CHECKING:
     import torch
 
-# of EXIF's orientations, from 2 on
+# for EXIF orientations 2 to 8
 _TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
 _UPRIGHT = dict(enumerate((Image.Transpose[name] for name in _TURNS.split()), start=2))
 _STRIP_PIXELS = 1 << 20
-# A file up to this is read at once, and a decoder given so much at a time: by Pillow's 64 KiB a thread that decodes
-# asks for the interpreter dozens of times a photo, and waits for it whenever another thread computes.
+# Bytes to read and decode at once. With Pillow's 64 KiB, decoding threads would request the interpreter lock dozens
+# of times per photo, and wait whenever another thread computes.
 _AT_ONCE = 1 << 25
 _opening = threading.Lock()
-# Many threads decode; what may take a gigabyte is decoded by one of them at a time.
+# Images that may take a gigabyte are decoded by one thread at a time.
 _HUGE_PIXELS, _one_huge = 32_000_000, threading.Lock()
 
 
 def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.Image:
-    """Read one picture as an upright sRGB image, transparency laid over white.
+    """Read an upright sRGB image; transparency is blended with white.
 
-    An image that is RGB and upright already comes back as it is, not copied.
+    An upright RGB image is returned without copying.
 
     Args:
         source: a path, the bytes of a file, a PIL image, or pixels as an array or tensor: (H, W), (H, W, 1),
-            (H, W, 3) or (H, W, 4), for tensors (C, H, W) too; uint8, or floats in [0, 1].
-        working: at the size that views are made of: large photos reduced to 1/2, 1/4 or 1/8 (`scale_of`).
-        name: what an error calls bytes; a path is called by itself.
+            (H, W, 3) or (H, W, 4), for tensors also (C, H, W); uint8, or floats in [0, 1].
+        working: return the working size for views: large photos reduced to 1/2, 1/4 or 1/8 (`scale_of`).
+        name: name of bytes in errors; paths name themselves.
 
     Example:
         >>> load_image(np.full((2, 3), 255, np.uint8)).getpixel((0, 0))
@@ -69,21 +69,21 @@ def load_image(source: Any, *, working: bool = False, name: str = "") -> Image.I
     if isinstance(source, Image.Image):
         check_size(*source.size, "image")
         return _finish(source, "image", working)
-    torch = sys.modules.get("torch")  # no tensors before somebody has imported it, which takes seconds
+    torch = sys.modules.get("torch")  # not imported here, which takes seconds: a tensor implies it is
     if torch is not None and isinstance(source, torch.Tensor):
         image = _from_array(_tensor_to_array(source), "tensor")
     elif isinstance(source, np.ndarray):
         image = _from_array(source, "array")
     else:
         kinds = "a path, the bytes of a file, a PIL image, a numpy array or a torch tensor"
-        raise ImageError(f"cannot make an image of a {type(source).__name__}; give {kinds}")
+        raise ImageError(f"expected an image, got {type(source).__name__}; give {kinds}")
     return _reduced(image) if working else image
 
 
 def image_id(source: Any) -> str:
-    """Name a picture by its size and RGB pixels, the same whether it comes from a path, bytes or an array.
+    """Return an id from size and RGB pixels, the same for a path, bytes or an array.
 
-    The views of a photo hang on the name of what they are made of: ``image_id(load_image(photo, working=True))``.
+    The views of a photo depend on the id of its working size: ``image_id(load_image(photo, working=True))``.
     """
     image = load_image(source)
     digest = hashlib.blake2b(f"{image.width}x{image.height}:".encode(), digest_size=16)
@@ -93,7 +93,7 @@ def image_id(source: Any) -> str:
 
 
 def image_size(source: bytes, name: str) -> tuple[int, int]:
-    """Width and height of an encoded image, by its header alone; one that would not be decoded is an ImageError."""
+    """Return width and height of an encoded image from its header; raises ImageError if it exceeds a limit."""
     check_bytes(len(source), name)
     with _open(io.BytesIO(source), len(source), name) as image:
         return int(image.width), int(image.height)
@@ -106,14 +106,14 @@ def _decode(file: IO[bytes], size: int, name: str, working: bool) -> Image.Image
 
 
 def _open(file: IO[bytes], size: int, name: str) -> Image.Image:
-    """An encoded image whose headers were looked at, and no pixel."""
+    """Open an encoded image and check its headers without decoding pixels."""
     head = file.read(12) if size else b""
     if not head:
         raise ImageError(f"{name}: the file is empty; copy or download it again")
     formats = formats_of(head, name)
     with _decoding(name):
         check_encoded(file, size, name)
-        # Pillow warns from 89 megapixels on. Silence is process-wide: one thread at a time, headers only.
+        # Pillow warns above 89 megapixels. Suppressing is process-wide: one thread at a time, headers only.
         with _opening, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             image = Image.open(file, formats=formats)
@@ -123,32 +123,32 @@ def _open(file: IO[bytes], size: int, name: str) -> Image.Image:
 
 
 def _finish(image: Image.Image, name: str, working: bool, own: bool = False) -> Image.Image:
-    """Decode, convert to RGB and turn upright; an image of our own may be told how to decode, and goes at once."""
+    """Decode, convert to RGB and rotate upright; ``own`` images may be decoded smaller and are closed early."""
     with _decoding(name):
         if own and working and (scale := scale_of(image.size)) > 1:
-            image.draft(None, (image.width // scale, image.height // scale))  # a JPEG, at less work
+            image.draft(None, (image.width // scale, image.height // scale))  # decodes a JPEG at reduced size
         image.load()
         turn = _UPRIGHT.get(_orientation(image))
         plain = image.mode in ("RGB", "CMYK") and "transparency" not in image.info
-        # before its colours are changed, which costs more
+        # before the more expensive colour conversion
         given = _reduced(image) if working and plain else image
         rgb = _to_rgb(to_srgb(given) if given.info.get("icc_profile") else given, name)
         if rgb is not given:
-            rgb.info.pop("icc_profile", None)  # it was of other pixels: a second reading would heed it
+            rgb.info.pop("icc_profile", None)  # a second reading would apply it again
         if working:
             rgb = _reduced(rgb)
         if own and rgb is not image:
             image.close()
         if turn is not None:
             rgb = rgb.transpose(turn)
-            rgb.info.clear()  # or the orientation stays noted, and a second reading would turn it again
+            rgb.info.clear()  # otherwise a second reading would rotate it again
         return rgb
 
 
 def _reduced(image: Image.Image) -> Image.Image:
-    """An image at its working size, by the mean of boxes of pixels; one that is small enough comes back as it is.
+    """Reduce an image to its working size by averaging boxes of pixels; small images are returned unchanged.
 
-    To the bit a JPEG, reduced as it is decoded, differs from its own pixels given as an array: by a level or so.
+    A JPEG that is reduced during decoding differs by about one level from its pixels passed as an array.
     """
     scale = scale_of(image.size)
     return image.reduce(scale) if scale > 1 else image
@@ -156,7 +156,7 @@ def _reduced(image: Image.Image) -> Image.Image:
 
 @contextmanager
 def _decoding(name: str) -> Iterator[None]:
-    """Turn whatever a decoder raises into an error that says what is wrong with the picture of that name."""
+    """Convert any error of a decoder to an ImageError that names the image."""
     try:
         yield
     except ImageError:
@@ -167,12 +167,12 @@ def _decoding(name: str) -> Iterator[None]:
         raise too_large(name, "it") from None
     except MemoryError:
         raise ImageError(f"{name}: not enough memory to decode it; make it smaller first") from None
-    except Exception:  # a decoder fed with garbage raises almost anything
+    except Exception:  # decoders raise almost anything on invalid data
         raise ImageError(f"{name}: damaged or incomplete image; copy or download it again") from None
 
 
 def _orientation(image: Image.Image) -> int:
-    """Read the EXIF orientation; unreadable notes do not spoil a good picture."""
+    """Read the EXIF orientation; damaged EXIF data is ignored."""
     try:
         return int(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:
@@ -180,7 +180,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _to_rgb(image: Image.Image, name: str) -> Image.Image:
-    """Convert any mode, making no more than one full-size copy at a time where that can be avoided."""
+    """Convert any mode to RGB with at most one full-size copy at a time where possible."""
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         return _to_grey8(image, name).convert("RGB")
     if image.mode in ("1", "L", "P", "RGB") and "transparency" in image.info:
@@ -195,7 +195,7 @@ def _to_rgb(image: Image.Image, name: str) -> Image.Image:
 
 
 def _to_grey8(image: Image.Image, name: str) -> Image.Image:
-    """Scale deep grey to 8 bits: white is 65535, for floats 1, 255 or their maximum."""
+    """Scale 16-bit or float grey to 8 bits; white is 65535, for floats 1, 255 or the maximum."""
     white = 65535.0
     if image.mode in ("I", "F"):
         high = float(image.getextrema()[1])  # type: ignore[arg-type]  # one band, so a pair of numbers
@@ -204,14 +204,14 @@ def _to_grey8(image: Image.Image, name: str) -> Image.Image:
     for top, strip in _strips(image):
         values = np.asarray(strip, np.float32)
         if not np.isfinite(values).all():
-            raise ImageError(f"{name}: holds values that are not finite numbers; replace them first")
+            raise ImageError(f"{name}: contains NaN or infinite values; replace them first")
         levels = np.rint(np.clip(values / np.float32(white / 255), 0, 255)).astype(np.uint8)
         grey.paste(Image.fromarray(levels), (0, top))
     return grey
 
 
 def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    """Cut an image into bands of about a megapixel, so that work on a huge one needs little memory."""
+    """Yield strips of about a megapixel, so that huge images need little memory."""
     rows = max(1, _STRIP_PIXELS // image.width)
     for top in range(0, image.height, rows):
         whole = rows >= image.height
@@ -219,7 +219,7 @@ def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
 
 
 def _tensor_to_array(tensor: torch.Tensor) -> NDArray[Any]:
-    """Bring a tensor to the CPU, channels last; (C, H, W) wins where both readings fit."""
+    """Move a tensor to the CPU, channels last; ambiguous shapes are read as (C, H, W)."""
     tensor = tensor.detach().cpu()
     if tensor.is_floating_point():
         tensor = tensor.float()  # numpy has no bfloat16
@@ -229,14 +229,14 @@ def _tensor_to_array(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def _from_array(array: NDArray[Any], name: str) -> Image.Image:
-    """Make an image of pixels, refusing what would be read wrongly rather than guessing."""
+    """Make an image from pixels; ambiguous arrays are refused."""
     shape = "x".join(map(str, array.shape))
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or array.size == 0:
         todo = "give (height, width) or (height, width, 1, 3 or 4 channels)"
         raise ImageError(f"{name} of shape {shape}: {todo}")
     check_size(array.shape[1], array.shape[0], name)
     if np.issubdtype(array.dtype, np.floating):
-        # Resampling overshoots by a hair; a thousandth is less than half a level of 8 bits. NaN fails too.
+        # Resampling may overshoot slightly; 0.001 is less than half an 8-bit level. NaN fails too.
         if not (array.min() >= -1e-3 and array.max() <= 1.001):
             raise ImageError(f"{name} of floats must lie in [0, 1]; divide by 255, or undo the normalisation")
         levels = np.clip(array, 0, 1)

@@ -1,6 +1,6 @@
-"""The photos under files and folders, which kinds can be read here, and what to do about those that cannot.
+"""Search for photos in files and folders; supported formats, and advice for unsupported ones.
 
-Kinds are named one by one, so that a stranger's file never reaches a decoder that runs other programs, as EPS does.
+Formats are listed explicitly, so that untrusted files never reach decoders that run other programs, such as EPS.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mltta.errors import ImageError
 
 _PLAIN = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 _HEIF = frozenset({".heic", ".heif", ".hif"})
-#: the suffixes of photos, whether or not they can be read here
+#: file extensions of photos, whether or not their decoder is installed
 SUFFIXES = _HEIF.union([".jpg", ".jpeg", ".jfif", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".avif"])
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .mrw .nef .nrw .orf .pef .raf .raw .rw2 .sr2 .srf .srw .x3f"
 _OTHERS = ".ai .eps .exr .hdr .heics .j2k .jp2 .jpf .jxl .jxr .psb .psd .svg .svgz .tga .wdp .xcf"
@@ -31,22 +31,22 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found: photos, and how many that cannot be read here, by suffix."""
+    """Result of a search: photos, and the number of unsupported files by extension."""
 
     images: list[Path]
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
     def reasons(self) -> dict[str, str]:
-        """By suffix, what to do about the files that were skipped."""
+        """Advice on skipped files, by extension."""
         return {suffix: why_unreadable(suffix) or "" for suffix in sorted(self.skipped)}
 
     def __str__(self) -> str:
-        """A line about what was skipped; empty if nothing was.
+        """Return a message about skipped files; empty if there are none.
 
         Example:
             >>> str(Found([], Counter({".cr2": 2, ".psd": 1})))
-            "3 files skipped (2 .cr2: a camera's raw file, export it as JPEG; 1 .psd: convert it to JPEG or PNG)"
+            '3 files skipped (2 .cr2: camera raw, export it as JPEG; 1 .psd: convert it to JPEG or PNG)'
         """
         if not self.skipped:
             return ""
@@ -57,7 +57,7 @@ class Found:
 
 
 def search_images(paths: Paths) -> Found:
-    """Look for photos under ``paths``: files as they are given, folders searched to the bottom and sorted."""
+    """Search for photos in ``paths``: files as given, folders recursively and sorted."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     found = Found([])
     for path in map(Path, given):
@@ -75,20 +75,20 @@ def search_images(paths: Paths) -> Found:
 
 
 def no_such(path: str | os.PathLike[str]) -> ImageError:
-    """What to raise for a path that leads nowhere."""
+    """Return the error for a missing path."""
     return ImageError(f"{path}: no such file or folder; check the spelling of the path")
 
 
 def find_images(paths: Paths) -> list[Path]:
-    """List the photos under ``paths``."""
+    """List the photos in ``paths``."""
     return search_images(paths).images
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Visit every file below a folder that looks like a photo, passing over what is hidden."""
+    """Yield every file in a folder that looks like a photo, recursively, skipping hidden ones."""
 
     def refuse(error: OSError) -> None:
-        raise ImageError(f"{error.filename}: this folder cannot be read: {error.strerror}") from None
+        raise ImageError(f"{error.filename}: folder cannot be read: {error.strerror}") from None
 
     for root, folders, files in os.walk(folder, onerror=refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
@@ -99,7 +99,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def is_url(source: object) -> bool:
-    """Whether a source is an address rather than a file.
+    """Whether a source is a web URL rather than a file.
 
     Example:
         >>> is_url("https://example.org/cat.jpg"), is_url("cat.jpg"), is_url(b"https://")
@@ -109,32 +109,32 @@ def is_url(source: object) -> bool:
 
 
 def formats_of(head: bytes, name: str) -> tuple[str, ...]:
-    """The decoders, by Pillow's names, that a file with these first bytes may be given to."""
+    """Return the Pillow formats that may decode a file with these first bytes."""
     if head[4:8] != b"ftyp":
         return _PLAIN
     avif, heif = ("AVIF",) * reads_avif(), ("HEIF",) * reads_heif()
     if not heif and head[8:12] not in (b"avif", b"avis"):
-        raise ImageError(f"{name}: a HEIC photo needs a decoder: pip install 'mltta[heif]'")
+        raise ImageError(f"{name}: HEIC photos need a decoder: pip install 'mltta[heif]'")
     if heif:
         _register_heif()
     if not avif and not heif:
-        raise ImageError(f"{name}: this Pillow reads no AVIF; upgrade it, or convert the photo to JPEG")
+        raise ImageError(f"{name}: this Pillow does not support AVIF; upgrade it, or convert to JPEG")
     return avif + heif
 
 
 def why_unreadable(suffix: str) -> str | None:
-    """What to do about a file of this suffix, in lower case, if it looks like a photo that cannot be read here."""
+    """Return advice for a file extension in lower case; None if it is supported or not a photo."""
     if suffix in _HEIF:
         return None if reads_heif() else INSTALL_HEIF
     if suffix == ".avif":
         return None if reads_avif() or reads_heif() else "upgrade Pillow"
     if suffix in _RAW.split():
-        return "a camera's raw file, export it as JPEG"
+        return "camera raw, export it as JPEG"
     return "convert it to JPEG or PNG" if suffix in _OTHERS.split() else None
 
 
 def reads_avif() -> bool:
-    """Whether Pillow was built with a decoder of AVIF."""
+    """Whether Pillow was built with AVIF support."""
     return bool(features.check("avif"))
 
 

@@ -1,6 +1,6 @@
-"""Where views lie in an image: pure arithmetic, the same whoever renders them.
+"""Geometry of views: pure arithmetic, independent of the renderer.
 
-Random numbers come in as an array, one row a view, as its own generator draws them one after another.
+Random numbers are passed as an array with one row per view, in the order in which its generator draws them.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: a crop may use up two numbers for each try, two for its place and one for its flip
+#: maximum random numbers per crop: two per try, two for its position and one for its flip
 TRIES = 10
 CROP_DRAWS = 2 * TRIES + 3
-#: the short side of a reduced photo is at least this, and it is reduced by so much at most
+#: minimum short side of a reduced photo, and maximum reduction
 LEAST_SIDE, MOST_REDUCED = 750, 8
 
 
 class Axis(NamedTuple):
-    """Resampling along one axis: a box, the size it gets, the first pixel of that which is kept, and its flip.
+    """Resampling along one axis: a source interval, its new size, the first pixel to keep, and the flip.
 
-    Pixels may be kept from beyond the new size: they are black.
+    Pixels outside the new size are black.
     """
 
     start: int
@@ -39,11 +39,11 @@ class Axis(NamedTuple):
 
 
 def scale_of(size: tuple[int, int]) -> int:
-    """By how much a photo of this width and height is reduced before its views are made: 1, 2, 4 or 8.
+    """Return the factor by which a photo of this width and height is reduced before rendering views: 1, 2, 4 or 8.
 
-    By its size alone, so alike for every method, model, batch and worker, and so that views still find their pixels:
-    a crop of 8% of 1000 x 750 pixels has 245 a side where a model sees 224, and its local views look at 512. Twelve
-    megapixels of a phone are seen at a quarter of their sides, which costs a third less than at half.
+    It depends only on the size, so it is the same for every method, model, batch and worker. Enough pixels remain: a
+    crop of 8% of 1000 x 750 pixels has 245 per side for a model input of 224. A phone photo of 12 megapixels is reduced
+    to a quarter of its sides, which costs a third less than half.
 
     Example:
         >>> [scale_of(size) for size in ((1499, 9000), (3264, 2448), (4000, 3000), (8160, 6120))]
@@ -56,7 +56,7 @@ def scale_of(size: tuple[int, int]) -> int:
 
 
 def clean_axes(size: tuple[int, int], preprocess: Preprocess) -> tuple[Axis, Axis]:
-    """How an image of this width and height becomes the clean view, along x and along y, as open_clip has it."""
+    """Return the resampling of the clean view along x and y for an image size, as in open_clip."""
     (width, height), side, short, long = size, preprocess.size, min(size), max(size)
     if preprocess.resize_mode == "squash":
         return Axis(0, width, side), Axis(0, height, side)
@@ -69,7 +69,7 @@ def clean_axes(size: tuple[int, int], preprocess: Preprocess) -> tuple[Axis, Axi
 
 
 def working_size(size: tuple[int, int], most: int | None) -> tuple[int, int]:
-    """How large the copy is that crops are cut from: its short side is at most so much."""
+    """Return the size of the copy that crops are cut from, with a short side of at most ``most``."""
     short = min(size)
     if most is None or short <= most:
         return size
@@ -80,11 +80,11 @@ def working_size(size: tuple[int, int], most: int | None) -> tuple[int, int]:
 def crop_boxes(
     numbers: Floats, sizes: Ints, scale: tuple[float, float], ratio: tuple[float, float], flip: float
 ) -> tuple[Ints, Ints]:
-    """Random-resized crops as torchvision draws them: left, top, width, height, flip (V, 5), and which never fitted.
+    """Draw random-resized crops as torchvision does: left, top, width, height, flip (V, 5), and rows that never fit.
 
     Args:
-        numbers: (V, draws) in [0, 1); CROP_DRAWS of them are enough for all tries, and then every crop fits.
-        sizes: (V, 2) width and height of the image that each is cut from.
+        numbers: (V, draws) in [0, 1); with CROP_DRAWS numbers, every crop fits.
+        sizes: (V, 2) width and height of the image of each crop.
     """
     crops = np.zeros((len(sizes), 5), np.int64)
     low, high = math.log(ratio[0]), math.log(ratio[1])
@@ -95,7 +95,7 @@ def crop_boxes(
         area_draw, aspect_draw, top_draw, left_draw, flip_draw = numbers[left_over, first : first + 5].T
         width, height = sizes[left_over].T
         area = width * height * (scale[0] + (scale[1] - scale[0]) * area_draw)
-        # numpy's own exp may differ from Python's in the last bit.
+        # numpy's exp may differ from Python's in the last bit.
         aspect = np.array([math.exp(low + (high - low) * draw) for draw in aspect_draw.tolist()])
         w, h = (np.rint(np.sqrt(side)).astype(np.int64) for side in (area * aspect, area / aspect))
         fits = (w > 0) & (w <= width) & (h > 0) & (h <= height)
@@ -103,7 +103,7 @@ def crop_boxes(
         left = (left_draw * (width - w + 1)).astype(np.int64)
         crops[left_over[fits]] = np.stack([left, top, w, h, flip_draw < flip], 1)[fits]
         left_over = left_over[~fits]
-    if numbers.shape[1] == CROP_DRAWS:  # all tries were made: the largest central one
+    if numbers.shape[1] == CROP_DRAWS:  # all tries failed: the largest central crop
         width, height = sizes[left_over].T
         w = np.minimum(width, np.maximum(1, np.rint(height * ratio[1]))).astype(np.int64)
         h = np.minimum(height, np.maximum(1, np.rint(width / ratio[0]))).astype(np.int64)
@@ -114,7 +114,7 @@ def crop_boxes(
 
 
 def cover(starts: Sequence[float], width: float, cells: int) -> Floats:
-    """How much of each of so many equal cells of [0, 1] intervals of a width cover, (intervals, cells)."""
+    """Return the covered share of each of ``cells`` equal cells of [0, 1], (intervals, cells)."""
     edge = np.arange(cells + 1) / cells
     low, high = np.asarray(starts)[:, None], np.asarray(starts)[:, None] + width
     covered: Floats = np.clip(np.minimum(high, edge[1:]) - np.maximum(low, edge[:-1]), 0, None) * cells

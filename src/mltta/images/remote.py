@@ -1,4 +1,4 @@
-"""Photos by their address on the web, fetched only where that was asked for, bounded in size and time."""
+"""Download of photos by URL, only if enabled, with limits on size and time."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 
 from mltta.errors import ImageError
 
-#: bytes of a photo, seconds without an answer, and seconds in all
+#: limits: bytes per photo, seconds without a response, and seconds in total
 MOST_BYTES, PATIENCE, LONGEST = 64 << 20, 10.0, 60.0
 _PIECE = 1 << 16
 
 
 def fetch(url: str, *, public: bool = False) -> bytes:
-    """The bytes behind an address, or an ImageError that says why there are none.
+    """Download a URL; raises ImageError with the reason.
 
     Args:
-        public: only from hosts that everybody can reach: of a server's own network nothing can be read through it.
+        public: only from public hosts, so that a server's internal network cannot be read.
     """
-    # no other handlers: a redirection leads to no file and no other protocol
+    # no other handlers, so redirects cannot lead to files or other protocols
     opener = urllib.request.OpenerDirector()
     ways: list[Any] = [_Public]
-    if not public:  # a proxy would look names up by itself
+    if not public:  # a proxy would resolve names itself
         ways = [urllib.request.ProxyHandler, urllib.request.HTTPHandler, urllib.request.HTTPSHandler]
     ways += [urllib.request.HTTPRedirectHandler, urllib.request.HTTPDefaultErrorHandler]
     for handler in (*ways, urllib.request.HTTPErrorProcessor):
@@ -44,17 +44,17 @@ def fetch(url: str, *, public: bool = False) -> bytes:
                 if len(found) > MOST_BYTES:
                     raise _too_large(url)
                 if time.monotonic() > end:
-                    raise ImageError(f"{url}: not there after {LONGEST:.0f} seconds; download it first")
+                    raise ImageError(f"{url}: slower than {LONGEST:.0f} seconds; download it first")
             if announced.isdigit() and len(found) < int(announced):
-                raise ImageError(f"{url}: the connection broke off; try again")
+                raise ImageError(f"{url}: the connection was interrupted; try again")
             return bytes(found)
     except urllib.error.HTTPError as error:
-        raise ImageError(f"{url}: the server answers {error.code} {error.reason}") from None
+        raise ImageError(f"{url}: the server responded with {error.code} {error.reason}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         if isinstance(reason, TimeoutError):
-            raise ImageError(f"{url}: no answer within {PATIENCE:.0f} seconds; try again later") from None
-        raise ImageError(f"{url}: cannot be fetched: {reason}") from None
+            raise ImageError(f"{url}: no response within {PATIENCE:.0f} seconds; try again later") from None
+        raise ImageError(f"{url}: cannot be downloaded: {reason}") from None
 
 
 def _too_large(url: str) -> ImageError:
@@ -62,7 +62,7 @@ def _too_large(url: str) -> ImageError:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one that everybody can reach, also where it wraps one of another kind.
+    """Whether an IP address is public, including addresses embedded in IPv6.
 
     Example:
         >>> is_public("93.184.215.14"), is_public("10.0.0.1"), is_public("::ffff:127.0.0.1")
@@ -82,7 +82,7 @@ _NAT64, _COMPATIBLE = ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network
 
 
 def _connect_public(place: tuple[str, int], timeout: float, source: Any = None) -> socket.socket:
-    """Look a name up once, refuse it if any of its addresses is not public, and connect to what was looked up."""
+    """Resolve a name once, refuse it if any address is not public, and connect to the resolved address."""
     found = [own[4] for own in socket.getaddrinfo(*place, type=socket.SOCK_STREAM)]
     if not found or not all(is_public(str(own[0])) for own in found):
         raise OSError("this host is not on the public internet")
@@ -90,7 +90,7 @@ def _connect_public(place: tuple[str, int], timeout: float, source: Any = None) 
 
 
 class _Public(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Opens addresses on the public internet alone; a certificate is checked against the name."""
+    """Open URLs only on the public internet; certificates are verified against the host name."""
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self._opened(http.client.HTTPConnection, req)

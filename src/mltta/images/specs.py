@@ -1,4 +1,4 @@
-"""Which views of an image are wanted: random crops, generated images, or windows of a map; and their price."""
+"""Specifications of views: random crops, generated images or windows of a feature map; and their cost."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mltta.errors import ConfigError
 
 @dataclass(frozen=True)
 class ViewSpec:
-    """Which views of an image: view 0 is clean, the other `count - 1` are random crops.
+    """Views by cropping: view 0 is the clean view, the other `count - 1` are random crops.
 
     Args:
-        scale: range of the part of the image's area that a crop covers.
-        ratio: range of a crop's width over its height.
-        flip: how often a crop is mirrored.
-        working_size: our own shortcut, not in the papers: crops are cut from a copy whose short side is at
-            most this. At 1024 the smallest default crop still has over 224 pixels a side, and 64 views of a
-            photo of 12 megapixels take a quarter of the time. None cuts from the image as it is loaded.
-        generated: a folder; then all views, view 0 too, are clean views of the images in its folder of the
-            image's name, sorted by file name, and nothing is cropped.
+        scale: range of the share of the image area that a crop covers.
+        ratio: range of the aspect ratio (width / height) of a crop.
+        flip: probability of a horizontal flip.
+        working_size: an optimization that is not in the papers: crops are cut from a copy whose short side is at
+            most this. At 1024, the smallest default crop still has over 224 pixels per side, and 64 views of a
+            photo of 12 megapixels take a quarter of the time. None cuts from the full image.
+        generated: a folder with one subfolder per image name; all views, including view 0, are clean views of the
+            images in that subfolder, sorted by file name.
     """
 
     count: int = 64
@@ -33,22 +33,22 @@ class ViewSpec:
     generated: str = ""
 
     def __post_init__(self) -> None:
-        require(is_count(self.count), f"count of views must be a whole number above 0, not {self.count!r}")
+        require(is_count(self.count), f"count of views must be a positive integer, not {self.count!r}")
         for name in ("scale", "ratio"):
             low, high = floats(getattr(self, name), 2, f"{name} must be two numbers")
-            require(0 < low <= high, f"{name} must run from above 0 upwards, not {(low, high)}")
+            require(0 < low <= high, f"{name} must be a range of positive numbers, not {(low, high)}")
             object.__setattr__(self, name, (low, high))
-        require(self.scale[1] <= 1, f"scale ends at the whole image, 1.0, not at {self.scale[1]}")
+        require(self.scale[1] <= 1, f"scale must be at most 1.0, the whole image, not {self.scale[1]}")
         (flip,) = floats((self.flip,), 1, "flip must be a number")
-        require(0 <= flip <= 1, f"flip is a probability, from 0 to 1, not {flip}")
-        require(isinstance(self.augmix, bool), f"augmix is true or false, not {self.augmix!r}")
+        require(0 <= flip <= 1, f"flip must be a probability from 0 to 1, not {flip}")
+        require(isinstance(self.augmix, bool), f"augmix must be true or false, not {self.augmix!r}")
         small = self.working_size is None or is_count(self.working_size)
-        require(small, f"working_size must be a whole number above 0 or none, not {self.working_size!r}")
-        require(isinstance(self.generated, str), f"generated is the path of a folder, not {self.generated!r}")
+        require(small, f"working_size must be a positive integer or none, not {self.working_size!r}")
+        require(isinstance(self.generated, str), f"generated must be a folder path, not {self.generated!r}")
 
     @property
     def is_clean(self) -> bool:
-        """Whether it is the clean view alone."""
+        """Whether the clean view is the only view."""
         return self.count == 1 and not self.generated
 
     @property
@@ -57,47 +57,47 @@ class ViewSpec:
         return not self.generated
 
     def covers(self, other: AnySpec) -> bool:
-        """Say whether the views of `other` are the first of these; the clean view 0 is in every spec of crops."""
+        """Whether these views start with the views of `other`; the clean view 0 is in every spec of crops."""
         if isinstance(other, LocalSpec):
             return False
         same = replace(self, count=other.count) == other and self.count >= other.count
         return same or (other.is_clean and not self.generated)
 
     def price(self, side: int) -> float:
-        """Arithmetic in units of a view of this side."""
+        """Return the cost in forward passes at this input size."""
         return float(self.count)
 
 
 @dataclass(frozen=True)
 class LocalSpec:
-    """Views that one pass gives: the mean of the map of a larger input, those of its quarters, then windows of it.
+    """Views from one forward pass: means of the feature map of a larger input, of its quarters and of windows.
 
-    Before them stands the clean view, which takes a pass of its own, unless it is left out.
+    The clean view comes first and needs its own forward pass, unless ``clean`` is false.
 
-    The input shows the whole image, squashed to a square. All lengths are in its pixels: a window is so many locations
-    of the tower's map as it takes to cover them, at least one. A tower without a map (`mltta.model.local`) looks at
-    tiles of the input instead, one pass each.
+    The input is the whole image, squashed to a square. Lengths are in pixels of the input; a window covers at least one
+    location of the feature map. A tower without a feature map (`mltta.model.local`) encodes tiles of the input instead,
+    in one forward pass each.
     """
 
     size: int = 448
     window: int = 128
     stride: int = 64
     clean: bool = True
-    # what the other kind of views can be
+    # attributes of ViewSpec
     augmix: ClassVar[bool] = False
     generated: ClassVar[str] = ""
-    #: rows that show more than a window: the whole and its quarters
+    #: rows larger than a window: the whole input and its quarters
     PARTS: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         for name in ("size", "window", "stride"):
             value = getattr(self, name)
-            require(is_count(value), f"{name} of local views must be a whole number above 0, not {value!r}")
+            require(is_count(value), f"{name} of local views must be a positive integer, not {value!r}")
         fits = self.window <= self.size
         require(fits, f"a window of {self.window} is larger than its input of {self.size}")
 
     def covers(self, other: AnySpec) -> bool:
-        """Say whether the views of `other` are among these: the same ones, or the clean one alone."""
+        """Whether the views of `other` are among these: the same views, or the clean view alone."""
         return other == self or (isinstance(other, ViewSpec) and self.clean and other.is_clean)
 
     @property
@@ -106,7 +106,7 @@ class LocalSpec:
         return self.clean
 
     def price(self, side: int) -> float:
-        """Arithmetic in units of a view of this side."""
+        """Return the cost in forward passes at this input size."""
         return self.clean + (self.size / side) ** 2
 
 
@@ -120,7 +120,7 @@ def require(fine: bool, message: str) -> None:
 
 
 def floats(values: Any, count: int, message: str) -> tuple[float, ...]:
-    """Read numbers given as a tuple, or as a list from a config file."""
+    """Parse numbers from a tuple, or from a list of a config file."""
     try:
         floats = tuple(float(value) for value in values)
     except (TypeError, ValueError):

@@ -1,6 +1,6 @@
-"""The views of an image: one clean view as the model wants it, and random crops that belong to the image.
+"""Views of an image: the clean view, as preprocessed for the model, and random crops that depend on the image.
 
-Or images that a diffusion model generated from it earlier, which lie in a folder of the image's name.
+Views can also be images that a diffusion model generated from it, in a folder with the name of the image.
 """
 
 from __future__ import annotations
@@ -8,36 +8,34 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from mltta.errors import ImageError
 from mltta.images.augmix import AUGMIX_DRAWS, augmix, draw_plans
 from mltta.images.decode import image_id as content_id
 from mltta.images.decode import load_image
-from mltta.images.find import SUFFIXES
+from mltta.images.generated import generated_files
 from mltta.images.geometry import CROP_DRAWS, Floats, clean_axes, crop_boxes, working_size
 from mltta.images.specs import LocalSpec, ViewSpec, floats, is_count, require
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
-#: views (N, 3, S, S) as a model takes them
+#: views (N, 3, S, S), normalised for a model
 Pixels = NDArray[np.float32]
 _BILINEAR = Image.Resampling.BILINEAR
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": _BILINEAR}
 _RESIZE_MODES = ("shortest", "squash", "longest")
 _MOST_RESIZED = 1 << 24
-#: how views are made; changes when the same spec gives other pixels, so that kept features are not mistaken
+#: version of the rendering; changes if the same spec gives other pixels, to invalidate cached features
 RENDERING = "pillow-2"
 
 
 @dataclass(frozen=True)
 class Preprocess:
-    """What a model wants its pixels to be: a square of `size`, resized and normalised its own way."""
+    """Preprocessing of a model: input size, resizing and normalisation."""
 
     size: int = 224
     mean: tuple[float, float, float] = CLIP_MEAN
@@ -46,7 +44,7 @@ class Preprocess:
     resize_mode: str = "shortest"
 
     def __post_init__(self) -> None:
-        require(is_count(self.size), f"input size must be a whole number above 0, not {self.size!r}")
+        require(is_count(self.size), f"input size must be a positive integer, not {self.size!r}")
         for name in ("mean", "std"):
             object.__setattr__(self, name, floats(getattr(self, name), 3, f"{name} must be three numbers"))
         require(min(self.std) > 0, f"std must be above 0, not {self.std}")
@@ -55,12 +53,12 @@ class Preprocess:
             require(own in known, f"{name} {own!r}: choose from {', '.join(known)}")
 
     def at(self, size: int) -> Preprocess:
-        """The same for an input of another size, which shows the whole image, squashed."""
+        """Return the preprocessing for another input size with the whole image squashed."""
         return replace(self, size=size, resize_mode="squash")
 
     @classmethod
     def from_open_clip(cls, cfg: Mapping[str, Any]) -> Preprocess:
-        """Read the settings that `open_clip.get_model_preprocess_cfg(model)` gives; gaps mean CLIP's own."""
+        """Read the settings of `open_clip.get_model_preprocess_cfg(model)`; missing ones default to CLIP's."""
         size = cfg.get("size", 224)
         if isinstance(size, (tuple, list)):
             sides = set(size)
@@ -94,12 +92,12 @@ def render_views(
 ) -> Pixels:
     """Render the views of an image, normalised for the model.
 
-    View j depends on (seed, image id, spec without its count, j) alone: 16 views are the first 16 of 64.
+    View j depends only on (seed, image id, spec without count, j), so 16 views are the first 16 of 64.
 
     Args:
-        image_id: the name the randomness hangs on, by default that of the pixels at their working size.
-        indices: render these views only, the same to the bit as those rows of the full render.
-        name: what the image is called, by which generated views are found.
+        image_id: id that seeds the random crops (default: that of the pixels at working size).
+        indices: render only these views, bit for bit as in the full rendering.
+        name: name of the image, to find its generated views.
 
     Returns:
         views of shape (N, 3, size, size), float32.
@@ -111,7 +109,7 @@ def render_views(
     """
     chosen = range(spec.count) if indices is None else [int(j) for j in indices]
     outside = [j for j in chosen if not 0 <= j < spec.count]
-    require(not outside, f"views {outside} are not among views 0 to {spec.count - 1}")
+    require(not outside, f"views {outside} are out of range: give 0 to {spec.count - 1}")
     size = preprocess.size
     if spec.generated:
         files = generated_files(spec, name)
@@ -120,7 +118,7 @@ def render_views(
         return normalise_levels(pixels, preprocess)
     image = load_image(image, working=True)
     identity = content_id(image) if image_id is None else image_id
-    # AugMix leaves fractions of levels, plain crops do not.
+    # AugMix results are not integers, crops are.
     pixels = np.empty((len(chosen), size, size, 3), np.float32 if spec.augmix else np.uint8)
     cut = [j for j in chosen if j]
     small = working_size(image.size, spec.working_size)
@@ -141,36 +139,14 @@ def render_views(
     return normalise_levels(pixels, preprocess)
 
 
-def generated_folder(folder: str | Path, name: str) -> Path:
-    """Where the generated views of an image of that name lie: always inside `folder`, whatever the name."""
-    parts = PurePosixPath(name.replace("\\", "/")).parts
-    return Path(folder, *(part for part in parts if part.strip("/") not in ("", "..")))
-
-
-def generated_files(spec: ViewSpec, name: str | None) -> list[Path]:
-    """All images generated for the image of that name, sorted, or an error when they are too few."""
-    if not name:
-        lack = f"has no generated views in {spec.generated}"
-        raise ImageError(f"an image without a name {lack}: give it as a file, or name it")
-    own = generated_folder(spec.generated, name)
-    found = own.iterdir() if own.is_dir() else ()
-    files = sorted(file for file in found if file.suffix.lower() in SUFFIXES and file.name[0] != ".")
-    if len(files) < spec.count:
-        raise ImageError(
-            f"{name}: {spec.count} generated views are asked for, and {own} holds {len(files)}; "
-            "generate more, or ask for fewer"
-        )
-    return files
-
-
 def draw_numbers(seed: int, identity: str, views: Iterable[int], stream: str, draws: int) -> Floats:
-    """Numbers (V, draws) in [0, 1) for some views of an image, each drawn by a generator of its own.
+    """Draw random numbers (V, draws) in [0, 1) for views of an image, with one generator per view.
 
-    Streams are apart, so that AugMix on or off sees the same crops.
+    Streams are independent, so that crops are the same with and without AugMix.
     """
     names = (f"{seed}|{identity}|{j}|{stream}".encode() for j in views)
     seeds = (int.from_bytes(hashlib.blake2b(name, digest_size=16).digest(), "big") for name in names)
-    # Only random() is drawn from: other distributions may change between releases of numpy.
+    # Only random() is used: other distributions may change between numpy releases.
     rows = [np.random.Generator(np.random.PCG64(seed)).random(draws) for seed in seeds]
     return np.array(rows).reshape(-1, draws)
 
@@ -180,7 +156,7 @@ def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
     size, resampling = preprocess.size, _RESAMPLING[preprocess.interpolation]
     x, y = clean_axes(image.size, preprocess)
     if x.size * y.size > _MOST_RESIZED:
-        # A line of 1 x 100000 pixels would first grow to 224 x 22 million: resample only what is kept.
+        # 1 x 100,000 pixels would be enlarged to 224 x 22 million: resample only what is kept.
         left, top, right, bottom = ((a.first + n) * a.length / a.size for n in (0, size) for a in (x, y))
         return image.resize((size, size), resampling, box=(left, top, right, bottom))
     resized = image.resize((x.size, y.size), resampling)
@@ -188,7 +164,7 @@ def clean_view(image: Image.Image, preprocess: Preprocess) -> Image.Image:
 
 
 def normalise_levels(pixels: NDArray[Any], preprocess: Preprocess) -> Pixels:
-    """Turn levels (N, S, S, 3) into `(x / 255 - mean) / std`, channels first."""
+    """Normalise levels (N, S, S, 3) to `(x / 255 - mean) / std`, channels first."""
     mean, std = (np.array(v, np.float32)[:, None, None] for v in (preprocess.mean, preprocess.std))
     views: Pixels = pixels.transpose(0, 3, 1, 2).astype(np.float32, order="C")
     views /= 255

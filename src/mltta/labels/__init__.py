@@ -1,4 +1,4 @@
-"""Labels: what they are called, how a prompt says them, other words for them."""
+"""Labels: their names, their texts in prompts, and their synonyms."""
 
 from mltta.labels.known import with_known_words
 from mltta.labels.sets import BUILT_IN, LabelSet, LabelSource, read_label_text

@@ -1,4 +1,4 @@
-"""What the library knows about a label, whoever typed it: its singular, how a prompt says it, other words for it."""
+"""Built-in knowledge about labels: singulars, texts in prompts and synonyms."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 from mltta.labels.sets import ASSETS, BUILT_IN, LabelSet, label_key
 
-#: named by a colour, and not what they are named after
+#: things whose name starts with a colour that does not describe their colour
 OTHER_THINGS = frozenset(("red panda",))
 
 
 def word_lists(file: str) -> SimpleNamespace:
-    """The words of a file of assets by the name before them: "name = words", comments after #."""
+    """Read a file of word lists: "name = words" per line, comments after #."""
     lines = (ASSETS / file).read_text(encoding="utf-8").splitlines()
     pairs = (line.split(" = ") for line in lines if line and line[0] != "#")
     return SimpleNamespace(**{name: frozenset(words.split()) for name, words in pairs})
@@ -25,7 +25,7 @@ _IRREGULAR: dict[str, str] = dict(pair.split(":") for pair in _WORDS.irregular)
 
 @lru_cache(maxsize=65536)
 def singular(word: str) -> str:
-    """Return the singular of a lower-case English word; what looks singular already is returned as it is."""
+    """Return the singular of a lower-case English word; singular words are returned unchanged."""
     if word in _IRREGULAR or word in _WORDS.unchanged:
         return _IRREGULAR.get(word, word)
     if word.endswith("men"):
@@ -43,7 +43,7 @@ def singular(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def known_labels() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """The labels of all built-in sets by their key: the text of the first set that has one, the synonyms of all."""
+    """Return all built-in labels by key, with the text of the first set that has one and the synonyms of all."""
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for name in BUILT_IN:
         labels = LabelSet.load(name)
@@ -56,7 +56,7 @@ def known_labels() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 @lru_cache(maxsize=1)
 def _by_singular() -> dict[str, str]:
-    """The built-in labels by their singular: of "car" and "cars" the first."""
+    """Return the built-in labels by singular; of "car" and "cars", the first."""
     return {_singular(key): key for key in reversed(known_labels())}
 
 
@@ -66,7 +66,7 @@ def _singular(key: str) -> str:
 
 
 def _plain(key: str, before: frozenset[str] = _WORDS.counts) -> str | None:
-    """The built-in label that a label is, but for words that may stand before it, and number: "the dogs" is "dog"."""
+    """Return the built-in label for a label, ignoring number and leading words: "dog" for "the dogs"."""
     words = key.split()
     while len(words) > 1 and (words[0] in before or words[0].isdecimal()):
         del words[0]
@@ -75,10 +75,10 @@ def _plain(key: str, before: frozenset[str] = _WORDS.counts) -> str | None:
 
 
 def with_known_words(labels: LabelSet) -> LabelSet:
-    """The labels with the synonyms that any built-in set has for them; words that are labels themselves stay apart.
+    """Add the synonyms of built-in sets to labels, except words that are labels themselves.
 
-    A plural, an article or a count before a label changes nothing but its name. A coloured thing has the thing itself
-    for a synonym.
+    Plurals, articles and counts are normalized in texts but kept in names. A coloured thing has the thing as a
+    synonym.
 
     >>> with_known_words(LabelSet.of("cat, puma")).synonyms[1]
     ()
@@ -99,13 +99,13 @@ def with_known_words(labels: LabelSet) -> LabelSet:
                 given |= {plain, label_key(said)}
         texts.append(text)
         named = plain is not None or key in OTHER_THINGS
-        # the thing that it is, in a colour
+        # the thing without its colour
         kind = None if named else _plain(key, _WORDS.counts | _WORDS.colours)
         kinds.append(() if kind is None else (kind,))
     own = {label_key(word) for words in (labels.names, texts) for word in words}
     synonyms = []
     for name, text, things, more in zip(labels.names, texts, kinds, labels.synonyms, strict=True):
-        # those that are known come first: a list typed by hand and one by name then have them in the same order
+        # known synonyms first, so that their order is the same for a built-in set and a list with the same labels
         keys = (label_key(name), label_key(text), *things)
         words = [*things, *(word for key in keys for word in known.get(key, ("", ()))[1]), *more]
         synonyms.append(tuple(dict.fromkeys(word for word in words if label_key(word) not in own)))

@@ -1,4 +1,4 @@
-"""Labels in another language, seen by some eighty everyday things in six languages."""
+"""Detect labels in another language, using about eighty everyday words in six languages."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import lru_cache
 from mltta.labels.sets import ASSETS
 
 _TABLE = ASSETS / "labels" / "languages.csv"
-#: words of the table that are English too; alone they say nothing
+#: words of the table that are also English, which alone are not evidence
 _ALSO_ENGLISH = frozenset((_TABLE.parent / "also_english.txt").read_text(encoding="utf-8").split())
 
 
 @lru_cache(maxsize=1)
 def _languages() -> dict[str, dict[str, str]]:
-    """By language, words without their accents and what they are in English."""
+    """Return, by language, words without accents and their English translations."""
     with _TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return {
@@ -27,13 +27,13 @@ def _languages() -> dict[str, dict[str, str]]:
 
 
 def _bare(word: str) -> str:
-    """A word as somebody without those keys would type it."""
+    """Return a word in lower case without accents."""
     apart = unicodedata.normalize("NFKD", word.strip().casefold())
     return "".join(c for c in apart if not unicodedata.combining(c))
 
 
 def translated(labels: Iterable[str]) -> tuple[str, dict[str, str]] | None:
-    """The language that some labels are in, and the English of those that are known; None without a sign of one.
+    """Return the language of some labels and the translations of known ones; None if all may be English.
 
     >>> translated(["Hund", "Katze", "Zeppelin"])
     ('German', {'Hund': 'dog', 'Katze': 'cat'})

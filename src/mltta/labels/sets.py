@@ -1,4 +1,4 @@
-"""Label sets: everyday, coco, voc, nuswide, or the user's own list with its synonyms."""
+"""Label sets: everyday, coco, voc, nuswide, or a custom list with synonyms."""
 
 from __future__ import annotations
 
@@ -12,34 +12,39 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, Union
+from typing import Any, Literal, TypeAlias, Union, get_args
 
 from mltta.errors import LabelError
 from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown, unwritable
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
-#: lists that are used as they are published; others get the synonyms that the library knows
+#: what the name of a built-in set may end in: its prompts and words are then those of ML-TTA's released code
+RELEASED = ":released"
+#: published lists, which are not changed; others get built-in synonyms
 OFFICIAL = frozenset((*BUILT_IN, "objects365"))
-#: of a file; every one of them is encoded
+#: limit for label files, since every label is encoded
 MOST_LABELS = 100_000
 ASSETS = Path(__file__).parents[1] / "assets"
 _SUFFIXES = (".txt", ".json", ".csv")
 _HOW = (
     f"Give a built-in set ({', '.join(BUILT_IN)}), a list such as ['dog', 'traffic light'], "
-    "a comma separated string such as 'dog, traffic light', or a .txt, .json or .csv file."
+    "a comma-separated string such as 'dog, traffic light', or a .txt, .json or .csv file."
 )
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 _BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
 log = logging.getLogger("mltta")
 
+#: what the prompts of a built-in set say, and which words name its labels in captions
+Naming: TypeAlias = Literal["readable", "released"]
+Wording: TypeAlias = Literal["full", "released"]
 #: what LabelSet.of accepts
 LabelSource: TypeAlias = Union["LabelSet", str, os.PathLike[str], Mapping[str, Sequence[str]], Sequence[str]]
 
 
 @dataclass(frozen=True)
 class LabelSet:
-    """The labels a model chooses from: what they are called, how a prompt says them, other words for them.
+    """The labels that a model scores: their names, their texts in prompts, and their synonyms.
 
     >>> LabelSet.of("dog, traffic_light").texts
     ('dog', 'traffic light')
@@ -55,7 +60,7 @@ class LabelSet:
             raise LabelError(f"The label list ({self.source}) is empty. {_HOW}")
         if not len(self.names) == len(self.texts) == len(self.synonyms):
             raise LabelError(
-                f"A label set needs one text and one tuple of synonyms a name, got {len(self.names)} names, "
+                f"A label set needs one text and one tuple of synonyms per name, got {len(self.names)} names, "
                 f"{len(self.texts)} texts and {len(self.synonyms)} tuples of synonyms."
             )
         first: dict[str, int] = {}
@@ -65,22 +70,22 @@ class LabelSet:
                 if not isinstance(value, str):
                     raise _not_a_string(value, position, self.source)
                 if not label_key(value):
-                    raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or write a name.")
+                    raise LabelError(f"Label {position} ({self.source}) is blank. Remove it or give a name.")
                 if found := unwritable(value):
                     raise LabelError(
-                        f"Label {position} ({self.source}) contains {found}, which no file can hold: {shown(value)}. "
+                        f"Label {position} ({self.source}) contains {found}: {shown(value)}. "
                         "Remove that character."
                     )
             earlier = first.setdefault(label_key(name), position)
             if earlier != position:
                 raise LabelError(
                     f"Label {name!r} at position {position} repeats {self.names[earlier - 1]!r} at position "
-                    f"{earlier} ({self.source}); upper case, underscores and spaces make no difference."
+                    f"{earlier} ({self.source}). Case, underscores and spaces are ignored."
                 )
 
     @property
     def official(self) -> bool:
-        """Whether this is a published list, whose prompts and synonyms stay as they are."""
+        """Whether this is a published list, whose texts and synonyms are not changed."""
         return self.source in OFFICIAL
 
     def __len__(self) -> int:
@@ -90,12 +95,12 @@ class LabelSet:
         return iter(self.names)
 
     def pick(self, places: Sequence[int]) -> LabelSet:
-        """Some of the labels."""
+        """Return the labels at some positions."""
         names, texts = (tuple(part[i] for i in places) for part in (self.names, self.texts))
         return LabelSet(names, texts, tuple(self.synonyms[i] for i in places), self.source)
 
     def index(self, name: str) -> int:
-        """Return the position of a label, whichever case or spacing its name or text is written in."""
+        """Return the position of a label by name or text, ignoring case and spacing."""
         wanted = label_key(name)
         for words in (self.names, self.texts):
             if wanted in (keys := [label_key(word) for word in words]):
@@ -106,7 +111,7 @@ class LabelSet:
 
     @classmethod
     def of(cls, labels: LabelSource) -> LabelSet:
-        """Make a label set out of anything a user may call labels: the one door for all callers."""
+        """Make a label set from a name, file, string, list or mapping; all callers use this."""
         if isinstance(labels, LabelSet):
             return labels
         if isinstance(labels, str):
@@ -118,21 +123,32 @@ class LabelSet:
         return cls._of_entries(labels, "list")
 
     @classmethod
-    def load(cls, name: str, text: Literal["readable", "original"] = "readable") -> LabelSet:
-        """Load a built-in set; "original" puts the official token itself into the prompt, as published."""
+    def load(cls, name: str, names: Naming = "readable", words: Wording = "full") -> LabelSet:
+        """Load a built-in set, such as "voc"; "voc:released" is short for names and words as released.
+
+        Args:
+            names: "readable" prompts say "dining table"; "released" ones the official token, "diningtable".
+            words: the words that name a label in a caption: those of the released code, or a "full" list: its person
+                of VOC and NUS-WIDE has five words, where the full one also has girl, boy and pilot.
+        """
         key = name.strip().casefold()
+        if key.endswith(RELEASED):
+            key, names, words = key.removesuffix(RELEASED), "released", "released"
         if key not in BUILT_IN:
-            raise LabelError(f"No built-in label set {name!r}. {_HOW}")
-        if text not in ("readable", "original"):
-            raise LabelError(f"text={text!r} is neither 'readable' nor 'original'.")
-        entries = json.loads((ASSETS / "labels" / f"{key}.json").read_text(encoding="utf-8"))
-        if text == "original":
+            raise LabelError(f"Unknown label set {name!r}. {_HOW}")
+        for option, value, known in (("names", names, get_args(Naming)), ("words", words, get_args(Wording))):
+            if value not in known:
+                raise LabelError(f"{option}={value!r} is neither {known[0]!r} nor {known[1]!r}.")
+        entries = _entries(key)
+        if words == "full":
+            entries = _with_further_words(entries)
+        if names == "released":
             entries = [{**entry, "text": entry["name"]} for entry in entries]
         return cls._of_entries(entries, key)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
-        """Read a .txt (one label a line, synonyms after |; bullets and # comments may be there), .json or .csv file."""
+        """Read a .json, .csv or .txt file (one label per line, synonyms after |, optional bullets and # comments)."""
         path = Path(path)
         content = read_label_text(path)
         suffix = path.suffix.casefold()
@@ -143,20 +159,20 @@ class LabelSet:
                 raise LabelError(f"{path} is not valid JSON: {explain(error)}.") from None
             if not isinstance(entries, (list, dict)):
                 kinds = "neither a list of labels nor a mapping from labels to synonyms"
-                raise LabelError(f"{path} holds {kinds}.")
+                raise LabelError(f"{path} contains {kinds}.")
         elif suffix == ".csv":
-            with reading(path, LabelError, "save it as a table, one label a line"):
+            with reading(path, LabelError, "save it as a table with one label per line"):
                 entries = _csv_column(content)
         else:
             entries = _listed(content)
         if len(entries) > MOST_LABELS:
-            raise LabelError(f"{path} holds {len(entries):,} labels, and the limit is {MOST_LABELS:,}.")
+            raise LabelError(f"{path} contains {len(entries):,} labels; the limit is {MOST_LABELS:,}.")
         return cls._of_entries(entries, str(path))
 
     @classmethod
     def _of_string(cls, labels: str) -> LabelSet:
-        """Tell a built-in set, a file, a comma separated list and a single label apart."""
-        if labels.casefold() in BUILT_IN:
+        """Parse a built-in set, a file name, a comma-separated list or a single label."""
+        if labels.casefold().removesuffix(RELEASED) in BUILT_IN:
             return cls.load(labels)
         if labels.casefold().endswith(_SUFFIXES) or os.path.isfile(labels):
             return cls.from_file(labels)
@@ -166,14 +182,14 @@ class LabelSet:
 
     @classmethod
     def _of_entries(cls, entries: Iterable[Any] | Mapping[Any, Any], source: str) -> LabelSet:
-        """Tidy strings, {"name", "text", "synonyms"} objects or a mapping label -> synonyms into a set."""
+        """Make a set from strings, {"name", "text", "synonyms"} objects or a mapping label -> synonyms."""
         if isinstance(entries, Mapping):
             entries = [{"name": name, "synonyms": synonyms} for name, synonyms in entries.items()]
         found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
         twice: list[str] = []
         for position, entry in enumerate(entries, start=1):
             fields = entry if isinstance(entry, Mapping) else {"name": entry}
-            if isinstance(entry, str) and "|" in entry:  # "cat | kitty": a label, and other words for it
+            if isinstance(entry, str) and "|" in entry:  # "cat | kitty": a label and its synonyms
                 own, *others = entry.split("|")
                 fields = {"name": own, "synonyms": [word for word in others if word.strip()]}
             name = fields.get("name")
@@ -190,15 +206,36 @@ class LabelSet:
         if twice:
             said = ", ".join(map(repr, twice[:5])) + (" …" if len(twice) > 5 else "")
             log.warning(
-                "%s: %d given more than once (%s) and taken once; case, spaces and _ make no difference",
+                "%s: removed %d duplicate(s): %s. Case, spaces and underscores are ignored",
                 *("labels" if source == "list" else source, len(twice), said),
             )
         names, texts, synonyms = zip(*found.values(), strict=True) if found else ((), (), ())
         return cls(names, texts, synonyms, source)
 
 
+def _entries(name: str) -> list[dict[str, Any]]:
+    return list(json.loads((ASSETS / "labels" / f"{name}.json").read_text(encoding="utf-8")))
+
+
+def _with_further_words(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add each label's own further words ("more"), or those of the COCO label that it is ("as")."""
+    coco = (
+        {entry["name"]: entry for entry in _entries("coco")}
+        if any("as" in entry for entry in entries)
+        else {}
+    )
+    own = {label_key(word) for entry in entries for word in (entry["name"], entry.get("text", entry["name"]))}
+    found = []
+    for entry in entries:
+        same = coco.get(entry.get("as", ""), {})
+        more = [*entry.get("more", ()), *same.get("synonyms", ()), *same.get("more", ())]
+        words = [*entry.get("synonyms", ()), *(word for word in more if label_key(word) not in own)]
+        found.append({**entry, "synonyms": words})
+    return found
+
+
 def _listed(content: str) -> list[str]:
-    """The labels of a list as people write it down: without comments, blank lines, bullets and numbers.
+    """Return the labels of a text list without comments, blank lines, bullets and numbers.
 
     >>> _listed("# animals\\n- cat | kitty\\n\\n2. dog  # or wolf\\n")
     ['cat | kitty', 'dog']
@@ -212,7 +249,7 @@ def _readable(text: str) -> str:
 
 
 def label_key(label: str) -> str:
-    """Return what makes two labels the same label."""
+    """Return a key that is equal for labels that differ only in case and spacing."""
     return _readable(label).casefold()
 
 
@@ -229,7 +266,7 @@ def _not_a_string(value: object, position: int, source: str) -> LabelError:
 
 
 def read_label_text(path: Path, how: str = _HOW) -> str:
-    """Read a UTF-8 file of labels or of their synonyms, with or without a byte order mark."""
+    """Read a UTF-8 file of labels or synonyms, with or without a byte order mark."""
     try:
         content = read_text(path, LABELS, LabelError)
     except FileNotFoundError:
@@ -239,12 +276,12 @@ def read_label_text(path: Path, how: str = _HOW) -> str:
     except UnicodeDecodeError:
         content = "\0"
     if "\0" in content:
-        raise LabelError(f"{path} is not UTF-8 text. Save it as plain text in the encoding UTF-8.")
+        raise LabelError(f"{path} is not UTF-8 text. Save it as plain text with UTF-8 encoding.")
     return content
 
 
 def _csv_column(content: str) -> list[str]:
-    """Return the column called label or name; without such a header, the whole first column."""
+    """Return the column named label or name; without such a header, the first column."""
     rows = [row for row in csv.reader(io.StringIO(content, newline="")) if any(cell.strip() for cell in row)]
     header = [cell.strip().casefold() for cell in rows[0]] if rows else []
     for title in ("label", "name"):

@@ -1,4 +1,4 @@
-"""Further words for the labels of a set: from the user's file, or from WordNet."""
+"""Additional synonyms for labels, from a file or from WordNet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORMS = 'Give a JSON file {"sofa": ["couch", "settee"]} or a CSV file with line
 
 
 def add_synonyms(labels: LabelSet, words: Mapping[str, Sequence[str]]) -> LabelSet:
-    """Return the labels with further synonyms; a name that is no label of the set is refused.
+    """Return the labels with additional synonyms; names that are not labels of the set raise an error.
 
     >>> add_synonyms(LabelSet.of("sofa, cat"), {"sofa": ["settee"]}).synonyms
     (('settee',), ())
@@ -30,7 +30,7 @@ def add_synonyms(labels: LabelSet, words: Mapping[str, Sequence[str]]) -> LabelS
 
 
 def read_synonyms(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Read words by label from a JSON object of lists, or from CSV lines: the label, then its words."""
+    """Read synonyms by label from a JSON object of lists, or from CSV lines: label, then synonyms."""
     content = read_label_text(path := Path(path), _FORMS)
     if path.suffix.casefold() == ".json":
         try:
@@ -38,7 +38,7 @@ def read_synonyms(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         except UNREADABLE as error:
             raise LabelError(f"{path} is not valid JSON: {explain(error)}. {_FORMS}") from None
         if not isinstance(table, dict):
-            raise LabelError(f"{path} holds no JSON object. {_FORMS}")
+            raise LabelError(f"{path} does not contain a JSON object. {_FORMS}")
     else:
         table = {}
         with reading(path, LabelError, _FORMS):
@@ -53,7 +53,7 @@ def read_synonyms(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 
 def wordnet_synonyms(labels: LabelSet) -> dict[str, list[str]]:
-    """Look up the words that share the most usual noun sense of each label in the English WordNet."""
+    """Look up synonyms of the most common noun sense of each label in the English WordNet."""
     try:
         import wn
     except ImportError:
@@ -64,7 +64,7 @@ def wordnet_synonyms(labels: LabelSet) -> dict[str, list[str]]:
         raise ConfigError(f"WordNet cannot be opened: {error}") from error
     if not lexicons:
         raise ConfigError(
-            "there is no English WordNet on this machine. Download one once with `python -m wn download oewn:2024`, "
+            "the English WordNet is not installed. Download it with `python -m wn download oewn:2024`, "
             "or give a file of synonyms instead."
         )
     lexicon = wn.Wordnet(lexicons[0].specifier(), expand="")

@@ -1,4 +1,4 @@
-"""Methods, one file each: `method_class` imports a method's file when it is asked for."""
+"""Methods, one per file: `method_class` imports a method's file on first use."""
 
 from mltta.methods.base import Method, OnlineMethod, Problem, State, Teacher, TransductiveMethod
 from mltta.methods.config import Config, TuningConfig, ViewConfig, setting

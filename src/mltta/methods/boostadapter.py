@@ -1,4 +1,4 @@
-"""BoostAdapter: TDA's caches, and beside them for a moment the image's own confident crops. No gradient."""
+"""BoostAdapter: TDA's caches, temporarily extended by the image's own confident crops. No gradient."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from mltta.methods.tda import TDA, TDAConfig
 
 @dataclass(frozen=True)
 class BoostConfig(TDAConfig):
-    """TDA's settings; delta is set anew for every dataset by the release, from 0 to 3."""
+    """TDA's settings; the release tunes delta for every dataset, from 0 to 3."""
 
-    views: int = setting(64, "views per image, the clean one among them")
-    delta: int = setting(3, "crops that a label may hear beyond its cache", least=0, most=MOST_KEPT)
-    query: Literal["clean", "mean"] = setting("clean", "ask for the clean view or the mean of the sure ones")
+    views: int = setting(64, "views per image, including the clean one")
+    delta: int = setting(3, "maximum number of crops added to a label's cache", least=0, most=MOST_KEPT)
+    query: Literal["clean", "mean"] = setting(
+        "clean", "query: the clean view, or the mean of the confident views"
+    )
 
 
-@register("boostadapter", "TDA and the image's own confident crops, online (NeurIPS 2024)")
+@register("boostadapter", "TDA plus the image's own confident crops, online (NeurIPS 2024)")
 class BoostAdapter(TDA):
-    """The caches of TDA, those of doubtful images first in, first out, read together with the confident crops.
+    """TDA's caches plus the image's confident crops; the cache of uncertain images is first in, first out.
 
     The paper: https://arxiv.org/abs/2410.15430
     """
@@ -42,7 +44,7 @@ class BoostAdapter(TDA):
         return sure if self.config.query == "mean" else torch.arange(len(sure), device=sure.device) == 0
 
     def support(self, state: State, image: Tensor, crops: Tensor, rows: Tensor, doubts: Tensor) -> Tensor:
-        """Likeness (C,) of the image to the surest of each label's cache and of the crops (n, D) that show it."""
+        """Contribution (C,) of each label's most confident entries, from its cache and its own crops among (n, D)."""
         c, labels = self.config, torch.arange(rows.shape[-1], device=rows.device)
         own = rows.argmax(dim=-1)[None] == labels[:, None]  # (C, n)
         like_crops = (-c.positive_beta * (1 - crops @ image)).exp()
@@ -53,8 +55,8 @@ class BoostAdapter(TDA):
         return like.gather(1, doubt.topk(room, dim=1, largest=False).indices).sum(dim=-1)
 
     def keep_doubtful(self, state: State, label: int, doubt: float, image: Tensor, mask: Tensor) -> None:
-        """Keep a doubtful image in the place of its label's oldest."""
-        age = state["negative_age"][label]  # (S,) counted in the label's own images, 0 where empty
+        """Replace the label's oldest entry by an uncertain image."""
+        age = state["negative_age"][label]  # (S,) counted in the label's own images, 0 if empty
         slot = int(age.argmin())
         age[slot] = age.max() + 1
         state["negative_entropy"][label, slot] = doubt

@@ -1,4 +1,4 @@
-"""C-TPT: TPT that keeps the labels' text features apart, so that its confidence means something."""
+"""C-TPT: TPT with dispersed text features, for calibrated confidence."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from mltta.methods.tpt import TPT, TPTConfig
 
 @dataclass(frozen=True)
 class CTPTConfig(TPTConfig):
-    """TPT's settings, and the weight of the published script for fine-grained labels."""
+    """TPT's settings, and the dispersion weight of the published script for fine-grained labels."""
 
     dispersion: float = setting(50.0, "weight of the dispersion (ImageNet's variants: 20)", least=0)
 
 
-@register("c-tpt", "calibrated TPT: text features are kept apart while the context is tuned (ICLR 2024)")
+@register("c-tpt", "calibrated TPT: disperses text features while tuning the context (ICLR 2024)")
 class CTPT(TPT):
-    """Marginal entropy, less the mean distance of the labels' features from their mean, in one step.
+    """Marginal entropy minus the mean distance of text features from their mean, in one step.
 
-    The paper: https://arxiv.org/abs/2403.14119. Its aim is calibration; it says nothing of several labels an image.
+    The paper: https://arxiv.org/abs/2403.14119. It targets calibration and does not cover multi-label images.
     """
 
     Config = CTPTConfig

@@ -1,4 +1,4 @@
-"""Class concepts: a label is the mean of the captions that name it, an image what captions make of it. No gradient."""
+"""Class concepts: a label is the mean of the captions that name it, an image a mean of captions. No gradient."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from mltta.model.encoded import Encoded
 class ConceptsConfig(Config):
     """Constants that the paper leaves to validation, chosen on the dev sets (docs/methods.md)."""
 
-    nearest: int = setting(256, "captions that a view listens to in the first round", least=1, most=MOST_KEPT)
-    shrink: int = setting(4, "one of so many captions is left in each further round", least=1)
-    rounds: int = setting(1, "rounds of listening to captions", least=0, most=16)
-    weight: float = setting(0.25, "weight of the concepts' cosines beside the prompts'")
-    scale: float = setting(2.0, "input of local views, in sides of the model's own view", least=4 / 7, most=8)
+    nearest: int = setting(256, "captions averaged per view in the first round", least=1, most=MOST_KEPT)
+    shrink: int = setting(4, "factor by which each round reduces the number of captions", least=1)
+    rounds: int = setting(1, "rounds of averaging over captions", least=0, most=16)
+    weight: float = setting(0.25, "weight of the concepts' cosines relative to the prompts'")
+    scale: float = setting(2.0, "input size of local views, times the native size", least=4 / 7, most=8)
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         return (local_spec(side, self.scale),)
@@ -31,10 +31,10 @@ class ConceptsConfig(Config):
 
 @register("concepts", "labels as the mean of their captions, images seen through captions (2024)")
 class Concepts(Method):
-    """Cosines of the whole and of its windows with the prompts, and of both, seen through captions, with concepts.
+    """Cosines of image and windows with the prompts, plus those of their caption means with the concepts.
 
-    A reconstruction of Class Concept Representation (training-free, two versions on OpenReview, no code): how its
-    rounds group the captions is not told in detail. Here each round listens to fewer, the nearest.
+    A reconstruction of Class Concept Representation (training-free, two versions on OpenReview, no code). It does not
+    detail how its rounds group captions; here each round averages over fewer captions, the nearest ones.
     """
 
     Config = ConceptsConfig
@@ -47,7 +47,7 @@ class Concepts(Method):
     def __init__(self, problem: Problem, config: ConceptsConfig):
         super().__init__(problem, config)
         named = self.captions.spoken_of[:, None]
-        #: (C, D) unit; a label that no caption names is its prompt
+        #: (C, D) unit features; a label that no caption names uses its prompt
         self.concepts = torch.where(named, self.captions.means, self.text.features)
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
@@ -60,7 +60,7 @@ class Concepts(Method):
         }
 
     def heard(self, views: Tensor) -> Tensor:
-        """Views (B, R, D) as the captions nearest to them say them, round by round, unit vectors."""
+        """Views (B, R, D) as weighted means of their nearest captions, round by round; unit vectors."""
         count = min(self.config.nearest, len(self.captions))
         for _ in range(self.config.rounds):
             near = self.captions.embeddings[self.captions.nearest(views, max(1, count))]  # (B, R, n, D)
@@ -70,7 +70,7 @@ class Concepts(Method):
         return views
 
     def pooled(self, cosines: Tensor) -> Tensor:
-        """Half the whole's cosines (B, C), half the windows', where those weigh most that show a label most."""
+        """Mean of the whole image's cosines (B, C) and the windows', weighted towards the windows that match best."""
         whole, windows = cosines[:, 0], cosines[:, 1:]
         local = ((self.logit_scale * windows).softmax(dim=1) * windows).sum(dim=1)
         return (whole + local) / 2

@@ -1,4 +1,4 @@
-"""Settings of methods: frozen dataclasses with the published defaults, checked when made."""
+"""Settings of methods: frozen dataclasses with the published defaults, validated on creation."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from mltta.errors import ConfigError
 from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
 from mltta.storage.reading import shown
 
-#: more than anybody looks at, or steps; what is beyond is a slip, and would take days or all memory
+#: upper limits on views and steps; anything above is a typo and would take days or all memory
 MOST_VIEWS, MOST_STEPS, MOST_KEPT, LARGEST = 4096, 1000, 4096, 1e9
-#: ranges that occur often
+#: common ranges
 SHARE: Mapping[str, float] = {"least": 0, "most": 1}
 PART: Mapping[str, float] = {"above": 0, "most": 1}
 
 
-#: how the range of a field is said and checked
+#: how a field's range is described and checked
 _RANGE = {"least": ("at least", ge), "above": ("above", gt), "most": ("at most", le)}
 
 
 def setting(default: Any, help: str, **within: float) -> Any:
-    """A field of a config: its default, what it means, and its range: ``least``, ``above``, ``most``."""
+    """Declare a config field: its default, help text and range (``least``, ``above``, ``most``)."""
     assert within.keys() <= _RANGE.keys(), within
     return dataclasses.field(default=default, metadata={"help": help, **within})
 
 
 def range_of(field: dataclasses.Field[Any]) -> str:
-    """The values that a field takes, in words; empty if all of its kind."""
+    """The allowed range of a field as text; empty if unrestricted."""
     about = field.metadata
     return ", ".join(f"{words} {about[name]:g}" for name, (words, _) in _RANGE.items() if name in about)
 
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of a method: frozen, with the paper's defaults, validated when made.
+    """Settings of a method: frozen, with the paper's defaults, validated on creation.
 
-    ``PRESETS["released"]`` names what the authors' released code does differently.
+    ``PRESETS["released"]`` contains the differences of the authors' released code.
     """
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     def __init_subclass__(cls) -> None:
-        """Let a field with another default keep the help and the range of the class above."""
+        """Keep the help and range of an inherited field whose default is overridden."""
         for name in inspect.get_annotations(cls).keys() & getattr(cls, "__dataclass_fields__", {}).keys():
             field: dataclasses.Field[Any] = cls.__dataclass_fields__[name]
             own = vars(cls).get(name, field)
@@ -56,22 +56,22 @@ class Config:
 
     @classmethod
     def make(cls, preset: str = "paper", **options: Any) -> Config:
-        """Build from a preset and overrides, naming what does not exist."""
+        """Build a config from a preset and overrides; unknown names raise ConfigError."""
         presets = {"paper": {}, "released": {}, **cls.PRESETS}
         if preset not in presets:
-            raise ConfigError(f"no preset {preset!r}; there are {', '.join(presets)}")
+            raise ConfigError(f"unknown preset {preset!r}; choose from {', '.join(presets)}")
         names = [field.name for field in dataclasses.fields(cls)]
         for key in options:
             if key not in names:
-                raise ConfigError(f"no option {key!r} for this method; it takes {', '.join(names) or 'none'}")
+                raise ConfigError(f"unknown option {key!r}; this method has {', '.join(names) or 'none'}")
         return cls(**{**presets[preset], **options})
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
-        """The views that these settings ask for, of a model whose own views have this side."""
+        """The views required by these settings, for a model with this native input size."""
         return (ViewSpec(count=1),)
 
     def __post_init__(self) -> None:
-        """Raise for the first field that is not of its kind, or out of its range."""
+        """Raise for the first field of the wrong type or out of range."""
         kinds = get_type_hints(type(self))
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -83,14 +83,14 @@ class Config:
 
 @dataclass(frozen=True)
 class ViewConfig(Config):
-    """What every method that trusts the confident ones of an image's views can be told."""
+    """Settings of methods that use the most confident views of each image."""
 
     PRESETS = {"released": {"augmix": True}}
 
-    views: int = setting(64, "views per image, the clean one among them", least=1, most=MOST_VIEWS)
-    augmix: bool = setting(False, "mix the crops by AugMix")
-    select_ratio: float = setting(0.1, "share of the views that are kept, the most confident ones", **PART)
-    look: Literal["crops", "local"] = setting("crops", "crops, or the windows of one pass at twice the size")
+    views: int = setting(64, "views per image, including the clean one", least=1, most=MOST_VIEWS)
+    augmix: bool = setting(False, "apply AugMix to the crops")
+    select_ratio: float = setting(0.1, "fraction of views to keep, most confident first", **PART)
+    look: Literal["crops", "local"] = setting("crops", "crops, or windows of one pass at twice the size")
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         if self.look == "local":
@@ -100,7 +100,7 @@ class ViewConfig(Config):
 
 @dataclass(frozen=True)
 class TuningConfig(ViewConfig):
-    """And what every one that tunes one context on them can be told besides; TPT's published settings."""
+    """Settings of methods that also tune one context on those views; TPT's published defaults."""
 
     lr: float = setting(5e-3, "learning rate of the context", least=0)
     weight_decay: float = setting(0.01, "weight decay of the context", least=0)
@@ -108,13 +108,13 @@ class TuningConfig(ViewConfig):
 
 
 def local_spec(side: int, scale: float, window: int = 4, stride: int = 2, clean: bool = True) -> LocalSpec:
-    """Local views of an input so many times a model's own; windows and strides in sevenths of its own view."""
+    """Local views of an input of ``scale`` times the native size; window and stride in sevenths of the native view."""
     cell = max(1, side // 7)
     return LocalSpec(cell * round(7 * scale), cell * window, cell * stride, clean)
 
 
 def _check_kind(name: str, value: Any, kind: Any) -> None:
-    """Raise when a setting is not of the kind its field declares: a choice, yes or no, a number, a text."""
+    """Raise if a setting does not have its field's type: one of several choices, bool, number or string."""
     choices, said = get_args(kind), f"{name} = {shown(value)}"
     if choices and value not in choices:
         raise ConfigError(f"{said}: choose from {', '.join(map(str, choices))}")
@@ -122,10 +122,10 @@ def _check_kind(name: str, value: Any, kind: Any) -> None:
         bool: (bool, "true or false"),
         int: (int, "a whole number"),
         float: ((int, float), "a number"),
-        str: (str, "a text"),
+        str: (str, "a string"),
     }
     own, words = wanted.get(kind, (object, ""))
     if not isinstance(value, own) or (isinstance(value, bool) and own not in (bool, object)):
         raise ConfigError(f"{said}: give {words}")
-    if kind in (int, float) and not -LARGEST <= value <= LARGEST:  # NaN fails too
-        raise ConfigError(f"{said} is out of range: give {words} of a usual size")
+    if kind in (int, float) and not -LARGEST <= value <= LARGEST:  # also rejects NaN
+        raise ConfigError(f"{said} is out of range: give {words} of reasonable size")

@@ -1,4 +1,4 @@
-"""From names to a method ready to score: backbone, labels, their words and captions brought together."""
+"""Create a method from names: combines a backbone, labels, their words, and captions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mltta.model.vocabulary import SYNONYMS, background_words
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
 
-#: in nats, at the model's own temperature: how much less a background word resembles a label than that itself does
+#: in nats, at the model's temperature: minimum margin by which a background word is less similar to a label than itself
 APART = 5.0
 
 
@@ -43,26 +43,30 @@ def create_method(
     preset: str = "paper",
     **options: Any,
 ) -> Method:
-    """A method ready to score encoded views against a label list.
+    """Create a method that scores encoded views for a label list.
 
     Args:
-        name: one of ``list_methods()``, or a file of your own that registers one: "my_method.py" or
+        name: one of ``list_methods()``, or a file of your own that registers a method: "my_method.py" or
             "my_method.py:name".
-        backbone: the frozen model; learned prompts that it reads start the context (``with_prompts``).
+        backbone: the frozen model; its learned prompts, if any, initialize the context (``with_prompts``).
         labels: anything ``LabelSet.of`` takes.
-        template: prompt with one {}, by default the method's own; the words in front of it start the context. Or
-            several prompts, or the name of a set, "openai" or "simple": a label's feature is then their mean, for
-            methods that tune no context.
-        descriptions: sentences by label, or a JSON file of them, that join the mean; see ``load_descriptions``.
-        captions: a caption base of this backbone; by default the one that ships with the package. Labels that
-            no caption mentions get composed ones. Or captions labelled already, for these labels. False: none, for the
-            methods that can do without.
-        teacher: a second model for the methods that ask one (a backbone or its name), or "self".
-        preset: "paper", or "released" for what the authors' code does differently.
+        template: a prompt with one {} (default: the method's own); the words in front of {} initialize the context.
+            Or several prompts, or the name of a set, "openai" or "simple": a label's feature is then their mean.
+            Only for methods without a tuned context.
+        descriptions: sentences by label, or a JSON file of them, included in the mean; see ``load_descriptions``.
+        captions: a caption base of this backbone (default: the one included in the package). Captions for labels that
+            it does not mention are generated from templates. Or captions already labelled for this list. False disables
+            captions, for methods that do not need them.
+        teacher: a second model (a backbone or its name) for methods that need one, or "self".
+        preset: "paper", or "released" to match the authors' code.
         options: fields of the method's config.
     """
     cls = method_class(name)
     config = cls.Config.make(preset, **options)
+    inner = None
+    if over := getattr(config, "over", ""):
+        shared: dict[str, Any] = {"captions": captions, "template": template, "descriptions": descriptions}
+        inner = create_method(over, backbone, labels, teacher=teacher, **shared)
     labels = LabelSet.of(labels)
     if template is None:
         template = DEFAULT_TEMPLATE if backbone.prompts is not None else cls.default_template
@@ -71,8 +75,8 @@ def create_method(
         descriptions = load_descriptions(descriptions, labels)
     if "context" in cls.requires and (len(template) > 1 or descriptions):
         raise ConfigError(
-            f"{cls.name} tunes the words in front of a label, and an ensemble of templates has no single context: "
-            f"give one template such as {DEFAULT_TEMPLATE!r} and no descriptions, or use a method that tunes none, "
+            f"{cls.name} tunes the words in front of a label, so it needs a single template without descriptions, "
+            f"such as {DEFAULT_TEMPLATE!r}. For several templates use a method that does not tune a context, "
             "such as clip"
         )
     words = None
@@ -82,9 +86,7 @@ def create_method(
     text = backbone.encode_labels(labels, template, descriptions=descriptions)
     needed, labelled = cls.needs_captions(config), None
     if needed and captions is False:
-        raise ConfigError(
-            f"{cls.name} cannot do without captions: leave them to those that ship, or name a base"
-        )
+        raise ConfigError(f"{cls.name} needs captions: use the built-in captions, or pass a caption base")
     if isinstance(captions, LabelledCaptions):
         labelled = captions
     elif captions is not False and (needed or words):
@@ -93,15 +95,15 @@ def create_method(
     if "teacher" in cls.requires and teacher:
         own = open_teacher(
             teacher, backbone
-        )  # its prompts stay as they start, with learned ones if it has some
+        )  # the teacher's prompts are not tuned; learned ones are used if present
         seen = own.encode_labels(labels, template, descriptions=descriptions).features
         judge = Teacher(seen, None if own is backbone else own)
-    problem = Problem(text, backbone.logit_scale, labelled, judge, backbone, words, labels, template)
+    problem = Problem(text, backbone.logit_scale, labelled, judge, backbone, words, labels, template, inner)
     return cls(problem, config)
 
 
 def open_teacher(teacher: Backbone | str, student: Backbone) -> Backbone:
-    """A second model, by its name if it is not loaded yet; "self" is the student."""
+    """Load a second model by name if needed; "self" is the student."""
     if not isinstance(teacher, str):
         return teacher
     if teacher == "self":
@@ -112,7 +114,7 @@ def open_teacher(teacher: Backbone | str, student: Backbone) -> Backbone:
 
 
 def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) -> Words:
-    """The words of a list, and of the built-in vocabulary those that mean something else than all of them."""
+    """The words of a label list, and the words of the built-in vocabulary that are unrelated to all of them."""
     texts: list[str] = []
     owner: list[int] = []
     share: list[float] = []
@@ -122,12 +124,12 @@ def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) 
         owner += [i] * (1 + len(more))
         share += [0.5 if more else 1.0, *[0.5 / len(more) for _ in more]]
     distinct = list(dict.fromkeys(texts))
-    # as labels, equal ones but for their case are told apart by a number that no prompt reads
+    # label names must be unique, so equal texts get a number that is not part of the prompt
     names = tuple(f"{text} {i}" for i, text in enumerate(distinct))
     plain = LabelSet(names, tuple(distinct), ((),) * len(distinct), "words")
     row = {text: i for i, text in enumerate(distinct)}
+    kept = backbone.vocabulary(template)  # first, so that its words are looked up in a first run, too
     features = backbone.encode_labels(plain, template).features[[row[text] for text in texts]]
-    kept = backbone.vocabulary(template)
     others = [word for word in background_words() if word in kept.rows]
     background = kept.features[[kept.rows[word] for word in others]]
     own = {label_key(word) for part in (labels.names, labels.texts, *labels.synonyms) for word in part}

@@ -1,4 +1,4 @@
-"""DART: a context for every label and a prompt in the image tower, tuned on each image and partly retained."""
+"""DART: a context per label and a prompt in the image tower, tuned on each image and partly retained."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from mltta.objectives import bind_labels, entropy, marginal_entropy, select_conf
 
 @dataclass(frozen=True)
 class DARTConfig(TuningConfig):
-    """The settings of the command in the release's README; its argument defaults differ where said."""
+    """The settings of the command in the release's README; differing argument defaults are noted."""
 
-    # For ImageNet-A the README cuts its crops unscaled from the image at 410 pixels; here they are TPT's.
-    layer: int = setting(1, "block of the image tower that sees the image prompt, counted from 0", least=0)
+    # For ImageNet-A, the README takes unscaled crops from the image at 410 pixels; here crops are TPT's.
+    layer: int = setting(1, "image-tower block that gets the image prompt, counted from 0", least=0)
     # argument default 0.5
-    text_weight: float = setting(0.1, "share of the retained contexts in those of an image", **SHARE)
-    image_weight: float = setting(0.1, "share of the retained image prompt in that of an image", **SHARE)
+    text_weight: float = setting(0.1, "weight of the retained contexts in an image's contexts", **SHARE)
+    image_weight: float = setting(0.1, "weight of the retained prompt in an image's prompt", **SHARE)
     # argument defaults 37 and 5000
-    text_horizon: float = setting(5000.0, "h: of a label's retained context, exp(-logit / h) stays", above=0)
+    text_horizon: float = setting(5000.0, "h: fraction exp(-logit / h) of retained contexts is kept", above=0)
     image_horizon: float = setting(5000.0, "h of the retained image prompts", above=0)
-    prompt_seed: int = setting(0, "seed of the image prompt before the first image")
+    prompt_seed: int = setting(0, "seed of the initial image prompt")
     bind: bool = setting(False, "bind the top k labels of each view, as ML-TTA does; needs captions")
 
 
-@register("dart", "dual-modal online prompts: a context a label and an image prompt, retained (AAAI 2024)")
+@register("dart", "dual-modal online prompts: a context per label and an image prompt, retained (AAAI 2024)")
 class DART(OnlineMethod):
-    """Contexts start near the words each time, the image prompt where the last image left it.
+    """Contexts restart near the template's words for each image; the image prompt continues from the last image.
 
     The paper: https://doi.org/10.1609/aaai.v38i13.29320
     """
@@ -48,9 +48,9 @@ class DART(OnlineMethod):
     def __init__(self, problem: Problem, config: DARTConfig):
         super().__init__(problem, config)
         if problem.backbone is None:
-            raise ConfigError("dart needs the backbone itself: it puts a prompt into its image tower")
+            raise ConfigError("dart needs the backbone because it inserts a prompt into the image tower")
         if problem.backbone.reads_context:
-            raise ConfigError("dart puts a prompt into the image tower, and MaPLe's are there already")
+            raise ConfigError("dart inserts an image prompt, so it cannot be combined with MaPLe's prompts")
         self.preprocess = problem.backbone.preprocess
         self.tower = PromptedViT(problem.backbone, config.layer)
 
@@ -87,14 +87,14 @@ class DART(OnlineMethod):
         return {"view": scores}, {**state, "image_prompt": prompt[None, None]}
 
     def choose(self, logits: Tensor, k: Tensor | None) -> Tensor:
-        """The confident views (N,), chosen anew in every step."""
+        """The confident views (N,), selected anew in every step."""
         bound = logits if k is None else bind_labels(logits, k)
         return select_confident(entropy(bound), self.config.select_ratio)
 
     def tune(
         self, tokens: Tensor, k: Tensor | None, context: Tensor, prompt: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The contexts (C, M, W) and the image prompt (2, W') after the image's steps, AdamW from zero state."""
+        """The contexts (C, M, W) and image prompt (2, W') after tuning on the image, with fresh AdamW state."""
         c = self.config
         of_text: Moments | None = None
         of_image: Moments | None = None
@@ -103,7 +103,7 @@ class DART(OnlineMethod):
             rows = self.choose(self.logits(self.tower.finish(tokens, prompt), features[0]), k)
             text, image = features.detach().requires_grad_(), prompt.detach().requires_grad_()
             with torch.enable_grad():
-                # Of the chosen views alone: a tenth of the memory that a graph over all would take.
+                # Only the selected views: a tenth of the memory of a graph over all.
                 logits = self.logits(self.tower.finish(tokens[rows], image), text[0])
                 bound = logits if k is None else bind_labels(logits, k[rows])
                 loss = marginal_entropy(bound, torch.ones_like(bound[:, 0], dtype=torch.bool))

@@ -20,7 +20,7 @@ from mltta.objectives import entropy, select_confident
 class DiffTPTConfig(TuningConfig):
     """The settings of the released script, whose filters are its argument defaults too."""
 
-    generated: str = setting("", "folder of generated images, a folder of its name for each image")
+    generated: str = setting("", "folder of generated images, one folder per photo")
     generated_views: int = setting(63, "generated images per image", least=1, most=MOST_VIEWS)
     views: int = setting(64, "crops beside the clean view: 128 views with it and the generated ones")
     cosine_ratio: float = setting(0.8, "share of the views kept, the most like the clean one", **PART)
@@ -47,9 +47,9 @@ class DiffTPT(TPT):
         super().__init__(problem, config)
         if not config.generated:
             raise ConfigError(
-                "difftpt needs images generated beforehand: make them with "
-                "mltta.generate_variations (pip install mltta[diffusion]) or by other means, "
-                "and give generated=FOLDER with one folder for each image"
+                "difftpt needs images generated beforehand: make them with `mltta variations` "
+                "(pip install mltta[diffusion]) or by other means, one folder per photo, and give "
+                "--variations DIR, in Python generated=DIR"
             )
         if not Path(config.generated).is_dir():
             raise ConfigError(f"generated = {config.generated!r}: there is no such folder")

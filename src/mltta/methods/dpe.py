@@ -1,4 +1,4 @@
-"""DPE: text and visual prototypes that evolve together, each image nudging both for itself."""
+"""DPE: textual and visual prototypes that evolve together, refined for each image."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from mltta.objectives import entropy, marginal_entropy, select_confident
 
 @dataclass(frozen=True)
 class DPEConfig(ViewConfig):
-    """The settings of the release for ImageNet; alpha and the rate are set anew for every dataset there."""
+    """The release's settings for ImageNet; it tunes alpha and the learning rate for every dataset."""
 
-    capacity: int = setting(3, "images kept for each label", least=1, most=MOST_KEPT)
+    capacity: int = setting(3, "images kept per label", least=1, most=MOST_KEPT)
     alpha: float = setting(6.0, "weight of the visual prototypes")
-    beta: float = setting(5.0, "how fast the weight of a prototype falls with its distance")
+    beta: float = setting(5.0, "decay of a prototype's weight with distance")
     lr: float = setting(6e-4, "learning rate of both prototypes", least=0)
-    align: float = setting(0.5, "weight of keeping prototypes and texts together beside the entropy", least=0)
-    gate: float = setting(0.1, "texts evolve by images whose entropy in nats, over log2(C), is below this")
+    align: float = setting(0.5, "weight of the alignment loss between prototypes and texts", least=0)
+    gate: float = setting(0.1, "update texts with images below this entropy, in nats divided by log2(C)")
 
 
 @register("dpe", "dual prototypes, textual and visual, that evolve with the stream, online (NeurIPS 2024)")
 class DPE(OnlineMethod):
-    """One step on residuals of both prototypes, then the clean view is scored; sure images change the texts.
+    """One step on residuals of both prototypes, then the clean view is scored; confident images update the texts.
 
-    The paper: https://arxiv.org/abs/2410.12790. It is published with many prompts a label; any template serves here.
+    The paper: https://arxiv.org/abs/2410.12790. It uses many prompts per label; any template works here.
     """
 
     Config = DPEConfig
@@ -49,7 +49,7 @@ class DPE(OnlineMethod):
         start = F.normalize(text, dim=-1)
         rows = self.logits(views, start)  # (N, C)
         sure = select_confident(entropy(rows), c.select_ratio)
-        image = views[sure].mean(dim=0)  # (D,), not brought back to unit length, as released
+        image = views[sure].mean(dim=0)  # (D,), not normalized, as released
         label = int(rows[sure].mean(dim=0).argmax())
         remember(state, "image", label, float(marginal_entropy(rows, sure)), key=image)
         keys, held = prototypes(state, "image")
@@ -64,6 +64,6 @@ class DPE(OnlineMethod):
         scores = self.logits(views[:1], moved) + likeness(views[:1], shifted, held, c.alpha, c.beta)
         if float(entropy(scores)) < c.gate * math.log2(len(text)):
             state["updates"] = state["updates"] + 1
-            # a running mean that counts the texts at the start as one more, and is not brought back to unit length
+            # a running mean that counts the initial texts as one image and is not normalized
             state["text"] = torch.lerp(text, moved, 1 / (float(state["updates"]) + 1))
         return {"view": scores}, state

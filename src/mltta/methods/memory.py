@@ -1,4 +1,4 @@
-"""What online methods keep of images under each label, prototypes of it, and one step on what is added to them."""
+"""Memory of online methods: images kept per label, their prototypes, and one optimizer step on residuals."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 
 from mltta.methods.base import State
 
-#: AdamW's epsilon in the releases of DPE and ReTA: small gradients make small steps
+#: AdamW's epsilon in the releases of DPE and ReTA; it damps steps for small gradients
 EPS = 1e-3
-#: the temperature at which prototypes and texts are compared
+#: temperature for comparing prototypes with texts
 ALIGN = 0.01
 
 
 def empty_memory(memory: str, labels: int, capacity: int, **slot: Tensor) -> State:
-    """Slots (C, S, ...) for what ``remember`` keeps, like the empty ``slot``, whose entropy is infinite."""
+    """Empty slots (C, S, ...) for ``remember``, shaped like ``slot``; empty slots have infinite entropy."""
     doubt = torch.full((), torch.inf, device=next(iter(slot.values())).device)
     return {
         f"{memory}_{name}": item.expand(labels, capacity, *item.shape).clone()
@@ -26,9 +26,9 @@ def empty_memory(memory: str, labels: int, capacity: int, **slot: Tensor) -> Sta
 
 
 def remember(state: State, memory: str, label: int, entropy: float, **items: Tensor) -> None:
-    """Keep an image in an empty slot of its label, or else in place of the least confident if it is surer."""
+    """Keep an image in an empty slot of its label, or replace the least confident one if it is more confident."""
     held = state[f"{memory}_entropy"][label]  # (S,)
-    slot = int(held.argmax())  # an empty slot first
+    slot = int(held.argmax())  # empty slots come first
     if entropy < held[slot]:
         held[slot] = entropy
         for name, item in items.items():
@@ -36,25 +36,25 @@ def remember(state: State, memory: str, label: int, entropy: float, **items: Ten
 
 
 def prototypes(state: State, memory: str) -> tuple[Tensor, Tensor]:
-    """The mean (C, D) of what a cache holds of each label, and which labels (C,) it holds anything of."""
+    """Mean features (C, D) cached for each label, and a mask (C,) of labels with any."""
     filled = state[f"{memory}_entropy"].isfinite()  # (C, S)
     count = filled.sum(dim=1, keepdim=True)
     return (state[f"{memory}_key"] * filled[..., None]).sum(dim=1) / count.clamp(min=1), count[:, 0] > 0
 
 
 def likeness(rows: Tensor, keys: Tensor, held: Tensor, alpha: float, beta: float) -> Tensor:
-    """What prototypes (C, D) add to the logits (..., C) of rows (..., D); nothing where none is held."""
+    """Contribution of prototypes (C, D) to the logits (..., C) of rows (..., D); zero for labels without one."""
     return alpha * torch.where(held, (-beta * (1 - rows @ keys.T)).exp(), 0.0)
 
 
 def align(keys: Tensor, text: Tensor, held: Tensor) -> Tensor:
-    """How far prototypes (C, D) are from knowing their own text (C, D) among the texts of all labels held."""
+    """Contrastive loss between prototypes (C, D) and texts (C, D), over all labels with a prototype."""
     logits = keys[held] @ text[held].T / ALIGN
     return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 
 
 def stepped(loss: Callable[..., Tensor], shapes: Sequence[Tensor], lr: float) -> list[Tensor]:
-    """Residuals after one AdamW step from zero, where decay does nothing: -lr g / (|g| + eps)."""
+    """Residuals after one AdamW step from zero, where weight decay has no effect: -lr g / (|g| + eps)."""
     leaves = [torch.zeros_like(one).requires_grad_() for one in shapes]
     with torch.enable_grad():
         gradients = torch.autograd.grad(loss(*leaves), leaves)

@@ -17,13 +17,13 @@ from mltta.model.context_views import Views
 from mltta.model.encoded import Encoded
 from mltta.objectives import bound_entropy, entropy, label_set_bce, select_confident
 
-#: whose labels make a view's weak label set: the nearest caption's (paper), or those of several captions combined
+#: source of a view's weak label set: its nearest caption (paper), or several captions combined
 WeakLabels = Literal["nearest", "vote", "weighted", "union", "intersection"]
 
 
 @dataclass(frozen=True)
 class MLTTAConfig(ViewConfig):
-    """The paper's settings; every component of its ablation tables is a switch here."""
+    """The paper's settings; every component of its ablation tables has a switch here."""
 
     PRESETS = {
         "released": {
@@ -35,7 +35,7 @@ class MLTTAConfig(ViewConfig):
         }
     }
 
-    captions_per_view: int = setting(16, "captions retrieved for each view", least=1)
+    captions_per_view: int = setting(16, "captions retrieved per view", least=1)
     lr_view: float = setting(1e-2, "learning rate of the view prompt", least=0)
     lr_caption: float = setting(1e-3, "learning rate of the caption prompt", least=0)
     weight_decay: float = setting(0.01, "weight decay of both prompts", least=0)
@@ -47,18 +47,18 @@ class MLTTAConfig(ViewConfig):
         "mean", "mean row entropy (paper), marginal entropy (released), or bce on the label sets (Table 6)"
     )
     select_on: Literal["bound", "raw"] = setting(
-        "bound", "read confidence off bound logits (released; the paper is silent) or raw ones"
+        "bound", "compute confidence from bound logits (released; unspecified in the paper) or raw logits"
     )
     caption_pool: Literal["paired", "unique"] = setting(
-        "paired", "every view's own captions, repeats counted (paper), or the distinct ones (released)"
+        "paired", "captions of every view, with repeats (paper), or distinct captions only (released)"
     )
     weak_labels: WeakLabels = setting(
-        "nearest", "a view's weak label set: its nearest caption's (paper), or that of several"
+        "nearest", "a view's weak label set: from its nearest caption (paper), or from several"
     )
     label_count: Literal["set", "list"] = setting(
         "set", "k is the size of a caption's label set (paper) or of its list of mentions (released)"
     )
-    merge: Merging = setting("sum", "add scores (paper), or scale them over the dataset first (released)")
+    merge: Merging = setting("sum", "add scores (paper), or min-max scale them first (released)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,7 +80,7 @@ class MLTTA(Method):
 
     @property
     def branch_names(self) -> list[str]:
-        """Which of the two prompts are on."""
+        """The prompts that are enabled."""
         return ["view"] * self.config.view_prompt + ["caption"] * self.config.caption_prompt
 
     @property
@@ -91,7 +91,7 @@ class MLTTA(Method):
         c, views = self.config, self.views(encoded)
         found = self.retrieve(views.features)
         weak, how = None, c.weak_labels
-        if how != "nearest":  # several captions decide the label sets (B, N, C) of views
+        if how != "nearest":  # label sets (B, N, C) of views come from several captions
             weak = combined_labels(self.captions, views.features, found, how, self.logit_scale)
         contexts = []
         for branch in self.branch_names:
@@ -112,14 +112,14 @@ class MLTTA(Method):
         return found
 
     def labels_from(self, branch: str, found: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The caption (B, R) whose labels each row that a prompt is tuned on has, and which rows exist."""
+        """For each row that a prompt is tuned on, the caption (B, R) that provides its labels, and a validity mask."""
         if branch == "view":  # a view's weak label set is that of its nearest caption
             return found[..., 0], None
-        caption = found.flatten(1)  # (B, N K), pseudo-views whose label sets are known
+        caption = found.flatten(1)  # (B, N K), pseudo-views with known label sets
         return caption, _first_of_each(caption) if self.config.caption_pool == "unique" else None
 
     def loss(self, caption: Tensor, valid: Tensor | None, labels: Tensor | None = None) -> Loss:
-        """The objective; rows have the labels of their captions (B, R), unless others (B, R, C) are given."""
+        """The objective; rows use the labels of their captions (B, R), unless ``labels`` (B, R, C) are given."""
         c = self.config
         k = self.captions.k(caption, c.label_count) if labels is None else labels.sum(dim=-1)
 
@@ -146,9 +146,8 @@ def combined_labels(
 ) -> Tensor:
     """Weak label sets (..., N, C), zeros and ones, of views (..., N, D) from their captions (..., N, K), nearest first.
 
-    "vote" takes what at least half of the captions name, "weighted" what at least half of their similarities at the
-    model's temperature name, "union" what any and "intersection" what all of them name. Where that leaves nothing,
-    the nearest caption decides.
+    "vote" takes labels named by at least half of the captions, "weighted" by at least half of their softmax-weighted
+    similarity, "union" by any and "intersection" by all of them. If nothing remains, the nearest caption decides.
     """
     named: Tensor = captions.multi_hot(found)  # (..., N, K, C)
     nearest = named[..., 0, :]
@@ -168,7 +167,7 @@ def combined_labels(
 
 
 def _first_of_each(ids: Tensor) -> Tensor:
-    """Mark one occurrence of every distinct id in each row of (B, R)."""
+    """Mark one occurrence of each distinct id per row of (B, R)."""
     order = ids.argsort(dim=-1, stable=True)
     ordered = ids.gather(-1, order)
     new = torch.ones_like(ordered, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""PIAA, causal: a Gaussian for each label, fitted to the sure locations of the images before. No gradient."""
+"""PIAA, causal: a Gaussian per label, fitted to confident locations of earlier images. No gradient."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from mltta.objectives import entropy
 
 @dataclass(frozen=True)
 class PIAAConfig(Config):
-    """The release's constants for COCO where it has one a dataset; the bank, `again_at` and `weight` are ours."""
+    """The release's constants for COCO if they vary by dataset; the bank, `again_at` and `weight` are ours."""
 
-    scale: float = setting(1.0, "input of the locations, in sides of the model's view", least=0.25, most=8)
-    memory: int = setting(32, "locations kept for each label (published: 512)", least=1, most=MOST_KEPT)
+    scale: float = setting(1.0, "input size for locations, times the native size", least=0.25, most=8)
+    memory: int = setting(32, "locations kept per label (published: 512)", least=1, most=MOST_KEPT)
     refit: int = setting(16, "images between two fits", least=1)
-    given_at: float = setting(60.0, "sharpness at which a location is given to a label")
-    again_at: float = setting(100.0, "sharpness at which the bank is given anew (COCO: 0.01, NUS-WIDE: 500)")
-    soften: float = setting(500.0, "what a location's fit is divided by", above=0)
+    given_at: float = setting(60.0, "softmax sharpness for assigning locations to labels")
+    again_at: float = setting(100.0, "sharpness for reassigning the bank (COCO: 0.01, NUS-WIDE: 500)")
+    soften: float = setting(500.0, "divisor of a location's fit", above=0)
     whole: float = setting(80.0, "sharpness of the image's cosines")
-    local: float = setting(400.0, "sharpness of its best locations, 200 on VOC")
+    local: float = setting(400.0, "sharpness of its best locations (VOC: 200)")
     weight: float = setting(0.5, "weight of the best locations", **SHARE)
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         return (LocalSpec(round(side * self.scale), 1, 1),)  # a window of one location
 
 
-@register("piaa", "Gaussians of sure locations, fitted to the images before, online (after ICML 2026)")
+@register("piaa", "Gaussians of confident locations, fitted to earlier images, online (after ICML 2026)")
 class PIAA(OnlineMethod):
-    """The image's cosines, and how well its best location fits the Gaussian of each label.
+    """The image's cosines, and how well its best location fits each label's Gaussian.
 
-    A causal form of ours, so a reconstruction: published, the bank is filled from the training images of the set.
-    Locations are those of this package, where it has SC-CLIP's, ITACLIP's or SCLIP's.
+    Our causal variant, therefore a reconstruction: the published bank is filled from the dataset's training images.
+    Locations are those of this package; the paper uses SC-CLIP's, ITACLIP's or SCLIP's.
     The paper: https://arxiv.org/abs/2605.25821
     """
 
@@ -62,7 +62,7 @@ class PIAA(OnlineMethod):
         best = fit.softmax(dim=-1).amax(dim=0)
         whole = (c.whole * self.text.features @ image).softmax(dim=-1)
         scores = (1 - c.weight) * whole + c.weight * (c.local * best).softmax(dim=-1)
-        # Read before it is written: an image does not fit itself.
+        # Read before it is written: an image is not fitted to itself.
         self.fill(state, cells)
         state["images"] += 1
         if int(state["images"]) % c.refit == 0:
@@ -70,7 +70,7 @@ class PIAA(OnlineMethod):
         return {"view": scores[None]}, state
 
     def fill(self, state: State, cells: Tensor) -> None:
-        """Let the surest of each label's locations, of those held and of these (L, D), stay."""
+        """Keep the most confident locations of each label, out of the stored ones and these (L, D)."""
         logits = self.config.given_at * cells @ self.text.features.T
         share, given = logits.softmax(dim=-1).max(dim=-1)
         doubt = entropy(logits)
@@ -83,7 +83,7 @@ class PIAA(OnlineMethod):
                 state[name][label] = items[stay]
 
     def fitted(self, state: State) -> tuple[Tensor, Tensor]:
-        """Weights (C, D) and biases (C,) of Gaussians with one covariance, fitted twice to what is held."""
+        """Weights (C, D) and biases (C,) of Gaussians with a shared covariance, fitted twice to the bank."""
         filled = state["bank_entropy"].isfinite()  # (C, S)
         label = filled.nonzero()[:, 0]
         cells, share = state["bank_key"][filled].double(), state["bank_share"][filled].double()
@@ -100,7 +100,7 @@ class PIAA(OnlineMethod):
         return weight.float(), bias.float()
 
     def gaussians(self, cells: Tensor, share: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-        """Means weighted by share, a label without locations having its text; the covariance drawn to its trace."""
+        """Means weighted by share (the text, if a label has none), and weights with a regularized covariance."""
         text = self.text.features.double()
         total = torch.zeros_like(text).index_add_(0, label, share[:, None] * cells)
         mass = torch.zeros_like(text[:, 0]).index_add_(0, label, share)[:, None]
@@ -109,7 +109,7 @@ class PIAA(OnlineMethod):
         scatter, width = apart.T @ apart, cells.shape[1]
         trace = scatter.trace() / max(1, len(cells) - 1)
         weight = mean
-        if float(trace) >= 1e-9:  # else nothing varies yet: all directions alike
+        if float(trace) >= 1e-9:  # otherwise there is no variance yet: use the identity
             drawn = scatter + trace * torch.eye(width, dtype=scatter.dtype, device=scatter.device)
             weight = width * torch.linalg.solve(drawn, mean.T).T
         return weight, -math.log(len(text)) - 0.5 * (mean * weight).sum(dim=-1)

@@ -1,4 +1,4 @@
-"""PuRF: a cache of the regions that show a label purely, and texts nudged to what regions and whole agree on."""
+"""PuRF: a cache of regions that show one label purely; texts move towards what regions and whole image agree on."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from mltta.objectives import entropy, marginal_entropy, select_confident
 
 @dataclass(frozen=True)
 class PuRFConfig(Config):
-    """The paper's values where it has them; alpha, beta, the rate and the sizes of views are ours, after DPE."""
+    """The paper's values where given; alpha, beta, learning rate and view sizes are ours, after DPE."""
 
-    views: int = setting(64, "views that show nearly all of an image", least=1, most=MOST_VIEWS)
-    regions: int = setting(50, "random regions of an image", least=1, most=MOST_VIEWS - 1)
-    whole_from: float = setting(0.8, "the part of an image that a view at least shows", **PART)
-    region_from: float = setting(0.05, "the part of an image that a region at least shows", **PART)
-    region_to: float = setting(0.5, "the part of an image that a region at most shows", **PART)
-    kappa: float = setting(0.1, "share of the labels that a view may name", **PART)
-    select_ratio: float = setting(0.1, "share of the views that are confident", **PART)
-    agreed: float = setting(0.2, "weight of the labels agreed on beside the entropy", least=0)
-    align: float = setting(0.5, "weight of keeping prototypes and texts together beside the entropy", least=0)
+    views: int = setting(64, "views that cover nearly all of an image", least=1, most=MOST_VIEWS)
+    regions: int = setting(50, "random regions per image", least=1, most=MOST_VIEWS - 1)
+    whole_from: float = setting(0.8, "minimum fraction of the image that a view covers", **PART)
+    region_from: float = setting(0.05, "minimum fraction of the image that a region covers", **PART)
+    region_to: float = setting(0.5, "maximum fraction of the image that a region covers", **PART)
+    kappa: float = setting(0.1, "fraction of the labels that a view may name", **PART)
+    select_ratio: float = setting(0.1, "fraction of views that count as confident", **PART)
+    agreed: float = setting(0.2, "weight of the agreed labels relative to the entropy", least=0)
+    align: float = setting(0.5, "weight of the alignment loss between prototypes and texts", least=0)
     alpha: float = setting(6.0, "weight of the visual prototypes")
-    beta: float = setting(5.0, "how fast the weight of a prototype falls with its distance")
+    beta: float = setting(5.0, "decay of a prototype's weight with distance")
     lr: float = setting(6e-4, "learning rate of the texts", least=0)
-    capacity: int = setting(3, "regions kept for each label", least=1, most=MOST_KEPT)
-    lifetime: float = setting(1000.0, "images after which a region counts as e times less sure", above=0)
+    capacity: int = setting(3, "regions kept per label", least=1, most=MOST_KEPT)
+    lifetime: float = setting(
+        1000.0, "images after which a region's confidence has fallen by a factor of e", above=0
+    )
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
         regions = ViewSpec(count=1 + self.regions, scale=(self.region_from, self.region_to))
@@ -45,12 +47,12 @@ class PuRFConfig(Config):
         require(self.region_from <= self.region_to, "region_from must be at most region_to")
 
 
-@register("purf", "a cache of regions that show a label purely, text experts nudged by them, online (2026)")
+@register("purf", "a cache of regions that show one label purely, with text experts, online (2026)")
 class PuRF(OnlineMethod):
-    """Whole, best region and the likeness of a region to a label's cached ones, after one step on the texts.
+    """Scores of the whole image, of its best region and of the cached regions, after one step on the texts.
 
-    A reconstruction: there is no code. Similarities are at the model's temperature everywhere, and centred in each
-    image before the labels agreed on are compared; views are crops of nearly all, where the paper jitters colours.
+    A reconstruction: there is no code. Similarities are at the model's temperature everywhere, and centred per image
+    before agreed labels are compared. Views are crops of nearly the whole image; the paper jitters colours instead.
     """
 
     Config = PuRFConfig
@@ -107,16 +109,16 @@ class PuRF(OnlineMethod):
 
     @staticmethod
     def text_of(experts: Tensor) -> Tensor:
-        """Unit texts (C, D): the middle of the experts (3, C, D)."""
+        """Unit texts (C, D): the mean of the experts (3, C, D)."""
         return F.normalize(F.normalize(experts, dim=-1).mean(dim=0), dim=-1)
 
     def named(self, rows: Tensor) -> Tensor:
-        """The labels (C,) that are among the likeliest of every view (N, C)."""
+        """Mask (C,) of labels that are among the top labels of every view (N, C)."""
         likely = max(1, int(self.config.kappa * rows.shape[-1]))
         return (rows >= rows.topk(likely, dim=-1).values[:, -1:]).all(dim=0)
 
     def score(self, image: Tensor, pure: Tensor, text: Tensor, keys: Tensor, held: Tensor) -> Tensor:
-        """Scores (C,) of an image (D,) and its pure regions (n, D); without any the whole stands alone."""
+        """Scores (C,) of an image (D,) and its pure regions (n, D); without regions, of the image only."""
         c = self.config
         whole: Tensor = self.logits(image[None], text)[0]
         if not len(pure):
@@ -125,7 +127,7 @@ class PuRF(OnlineMethod):
         return (whole + best) / 2 + likeness(pure, keys, held, c.alpha, c.beta).amax(dim=0)
 
     def insert(self, state: State, label: int, doubt: float, region: Tensor) -> None:
-        """Keep a region in an empty slot of its label, or in the place of the least sure, which age makes of all."""
+        """Keep a region in an empty slot of its label, or replace the least confident; confidence decays with age."""
         age = state["images"] - state["region_since"][label]
         held = state["region_entropy"][label] * ((age - self.config.lifetime) / self.config.lifetime).exp()
         slot = int(held.argmax())

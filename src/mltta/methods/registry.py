@@ -1,4 +1,4 @@
-"""Where methods are found by name: in the package's file of that name, a user's own file, or an installed package."""
+"""Lookup of methods by name: in this package, a user's own file, or an installed package."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from mltta.methods.base import Method
 
 log = logging.getLogger("mltta")
-#: methods from elsewhere: of a user's own file or of an installed package
+#: methods from a user's own file or an installed package
 _REGISTRY: dict[str, type[Method]] = {}
-#: files of this package that serve methods and register none
+#: files of this package that are not methods
 _SUPPORT = {"base", "config", "create", "memory", "registry", "towers", "tuning", "variations"}
-#: names of what a tagger or `create_method` is given beside a method's own settings
+#: reserved setting names: arguments of a tagger or of `create_method`
 TAKEN = {
     *("name", "model", "backbone", "labels", "method", "captions", "template", "descriptions", "teacher"),
     *("preset", "presence", "seed", "execution", "where", "explain", "allow_urls", "threshold", "top_k"),
 }
-#: the entry points of a package that name modules, which register methods when imported
+#: entry point group; each entry names a module that registers methods when imported
 GROUP = "mltta.methods"
 _IN_FILE = re.compile(r"(?P<path>.+\.py)(:(?P<name>[^:/\\]+))?", re.IGNORECASE)
-#: by file: what it held when it was run, and the names it registered
+#: by file: its content when it was executed, and the names it registered
 _run: dict[Path, tuple[bytes, list[str]]] = {}
 _offered: set[str] = set()
 M = TypeVar("M", bound="type[Method]")
@@ -43,21 +43,21 @@ M = TypeVar("M", bound="type[Method]")
 
 @cache
 def built_in() -> dict[str, str]:
-    """The methods of this package and the modules that they are in, by the names of the files."""
+    """The built-in methods and their modules, by name (the file name)."""
     files = {module.name for module in iter_modules([str(Path(__file__).parent)])} - _SUPPORT
     return {file.replace("_", "-"): f"mltta.methods.{file}" for file in files}
 
 
 def register(name: str, summary: str) -> Callable[[M], M]:
-    """Class decorator: make a method known by name."""
+    """Class decorator: register a method under a name."""
 
     def add(cls: M) -> M:
         own = built_in().get(name) == cls.__module__
         if name in _REGISTRY or (name in built_in() and not own):
-            raise ConfigError(f"a method called {name!r} is registered already")
+            raise ConfigError(f"method {name!r} is already registered; choose another name")
         taken = sorted(TAKEN.intersection(field.name for field in fields(cls.Config)))
         if taken:
-            raise ConfigError(f"{name}: a setting cannot be called {taken[0]!r}: taggers take that name")
+            raise ConfigError(f"{name}: setting name {taken[0]!r} is reserved; rename it")
         cls.name, cls.summary = name, summary
         if not own:
             _REGISTRY[name] = cls
@@ -77,16 +77,16 @@ def method_class(name: str) -> type[Method]:
         _load_installed()
     if name not in _REGISTRY:
         raise ConfigError(
-            f"no method {name!r}; there are {', '.join(list_methods())}, or give a file, my_method.py"
+            f"unknown method {name!r}; choose from {', '.join(list_methods())}, or give a file such as my_method.py"
         )
     return _REGISTRY[name]
 
 
 def list_methods(filter: str = "") -> list[str]:
-    """Names of all methods, those of installed packages too.
+    """Names of all methods, including those of installed packages.
 
     Args:
-        filter: only names that contain this, or that match it, such as "t*".
+        filter: only names that contain this text or match this pattern, such as "t*".
 
     Example:
         >>> list_methods("*tpt")
@@ -97,10 +97,10 @@ def list_methods(filter: str = "") -> list[str]:
 
 
 def source_digest(method: type[Method]) -> str | None:
-    """Names the code of a method that is none of the package, whose version says nothing about it."""
+    """Hash of the source of a method outside this package, which the package version does not cover."""
     try:
         file = inspect.getsourcefile(method)
-    except TypeError:  # written at a prompt
+    except TypeError:  # defined interactively
         return None
     if file is None or Path(file).resolve().parent == Path(__file__).resolve().parent:
         return None
@@ -109,7 +109,7 @@ def source_digest(method: type[Method]) -> str | None:
 
 @contextmanager
 def _registering() -> Iterator[list[str]]:
-    """The names registered in the block, filled at its end; after an error they are forgotten."""
+    """Collect the names registered inside the block; after an error they are removed again."""
     before, names = set(_REGISTRY), list[str]()
     try:
         yield names
@@ -121,16 +121,16 @@ def _registering() -> Iterator[list[str]]:
 
 
 def _method_in_file(path: Path, name: str | None) -> type[Method]:
-    """The method of that name that a file registers, or its only one; the file is run again only if it has changed."""
+    """The method with that name in a file, or its only one; the file is executed again only if it has changed."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"there is no method file {path}: {(error.strerror or str(error)).lower()}"
+            f"{path}: cannot read the method file: {(error.strerror or str(error)).lower()}"
         ) from None
     held, names = _run.get(path.resolve(), (None, []))
     if held != content or any(own not in _REGISTRY for own in names):
-        for own in names:  # of the file as it was before
+        for own in names:  # from an earlier version of the file
             _REGISTRY.pop(own, None)
         names = _execute(path)
         _run[path.resolve()] = content, names
@@ -143,26 +143,26 @@ def _method_in_file(path: Path, name: str | None) -> type[Method]:
 
 
 def _execute(path: Path) -> list[str]:
-    """Run a file as a module: the names it registers."""
+    """Execute a file as a module, and return the names it registers."""
     title = f"{path.stem}_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=4).hexdigest()}"
     spec = util.spec_from_file_location(title, path.resolve())
-    assert spec is not None  # its name ends in .py
+    assert spec is not None  # always set for .py files
     assert spec.loader is not None
     module = util.module_from_spec(spec)
-    sys.modules[title] = module  # dataclasses look up their types there
+    sys.modules[title] = module  # needed by dataclasses to resolve types
     try:
         with _registering() as names:
             spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[title]
-        raise ConfigError(f"{path} cannot be run: {type(error).__name__}: {error}") from error
+        raise ConfigError(f"{path}: cannot be executed: {type(error).__name__}: {error}") from error
     if not names:
-        raise ConfigError(f"{path} registers no method: put @mltta.register('name', 'summary') on its class")
+        raise ConfigError(f"{path} registers no method: add @mltta.register('name', 'summary') to its class")
     return names
 
 
 def _load_installed() -> None:
-    """Let installed packages register what they offer, once; one that is broken is named and left out."""
+    """Import methods of installed packages, once; a broken one is logged and skipped."""
     for entry in metadata.entry_points(group=GROUP):
         package = entry.dist.name if entry.dist else "an installed package"
         if f"{package} {entry.name}" in _offered:
@@ -173,7 +173,7 @@ def _load_installed() -> None:
                 entry.load()
         except Exception as error:
             kind = type(error).__name__
-            log.warning("the method %r of %s is left out: %s: %s", entry.name, package, kind, error)
+            log.warning("skipping method %r of %s: %s: %s", entry.name, package, kind, error)
         else:
             if entry.name not in _REGISTRY:
-                log.warning("%s offers a method %r, but %s registers none", package, entry.name, entry.value)
+                log.warning("%s declares method %r, but %s lacks it", package, entry.name, entry.value)

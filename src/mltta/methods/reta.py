@@ -1,4 +1,4 @@
-"""ReTA: DPE with three experts of the text, which say how far a cached image and a boundary can be trusted."""
+"""ReTA: DPE with three text experts, which estimate the reliability of cached images and decision boundaries."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from mltta.model.encoded import Encoded
 from mltta.model.prompts import list_templates
 from mltta.objectives import entropy, select_confident
 
-#: experts of each label's text: means of ever more of its prompts, the most peculiar first
+#: text experts per label: means of increasingly many of its prompts, the least typical first
 EXPERTS = 3
-#: directions of the space of texts that an image is seen in when the experts are asked
+#: number of principal directions of the text space used by the experts
 BASIS = 64
 
 
@@ -32,18 +32,18 @@ class ReTAConfig(DPEConfig):
     PRESETS = {"released": {"augmix": True, "score": "probs", "gate_by": "experts"}}
 
     boundary: float = setting(0.05, "weight of the Gaussian boundary", least=0)
-    ratio: float = setting(1.0, "how much disagreement of the experts counts", least=0)
+    ratio: float = setting(1.0, "weight of the experts' disagreement", least=0)
     clean: float = setting(0.5, "weight of the clean view", **SHARE)
     score: Literal["logits", "probs"] = setting("logits", "logits (ours) or probabilities (released)")
-    # log2 of the number of experts is a slip of the release, which opens the gate less
+    # log2 of the number of experts is an error in the release, which opens the gate less often
     gate_by: Literal["labels", "experts"] = setting(
-        "labels", "measure entropy in log2 of the number of labels, or of experts (released)"
+        "labels", "divide entropy by log2 of the number of labels, or of experts (released)"
     )
 
 
 @register("reta", "DPE with three text experts and Gaussian boundaries, online (ACM MM 2025)")
 class ReTA(DPE):
-    """Images on which experts disagree are cached less readily; those on which they agree sharpen boundaries.
+    """Images on which the experts disagree are cached less readily; agreement sharpens decision boundaries.
 
     The paper: https://arxiv.org/abs/2507.09500
     """
@@ -95,19 +95,19 @@ class ReTA(DPE):
         return {"clean": c.clean * whole, "views": (1 - c.clean) * seen.mean(dim=0, keepdim=True)}, state
 
     def doubt(self, state: State, image: Tensor, label: int) -> float:
-        """0 where all experts see the label that was guessed; more, the more they disagree, with it and each other."""
+        """0 if all experts predict the guessed label; larger the more they disagree with it and each other."""
         seen = (state["basis"].T @ (state["basis"] @ image) @ state["text"].transpose(1, 2)).argmax(dim=-1)
         votes = seen.tolist()
         most = max(map(votes.count, votes))
-        # where each expert has its own, the guess is believed if one of them has it
+        # if all experts differ, the guess counts as confirmed by any of them
         agreed = votes.count(label) == most
         return self.config.ratio * math.log(len(votes) / most * (1 if agreed else 2))
 
     def boundary(self, views: Tensor, experts: Tensor, label: int) -> Tensor:
-        """Cross-entropy of the confident views with the guess, at logits raised by how experts scatter."""
+        """Cross-entropy of the confident views with the guess, with logits raised by the experts' variance."""
         middle = experts.mean(dim=0)  # (C, D)
         apart = experts - middle
-        # L_yy + L_cc - 2 L_yc of each axis's covariance over labels, which is never made: it has D C C numbers
+        # L_yy + L_cc - 2 L_yc of each axis's label covariance, without building it: it would have D C C numbers
         spread = (apart[:, label : label + 1] - apart).square().sum(dim=0) / (len(experts) + 1)  # (C, D)
         logits = self.logits(views, middle) + 0.5 * self.logit_scale**2 * views.square() @ spread.T  # (N, C)
         sure = logits[select_confident(entropy(logits), self.config.select_ratio)]
@@ -115,27 +115,25 @@ class ReTA(DPE):
 
 
 def text_basis(text: Tensor) -> Tensor:
-    """The directions (n, D) in which texts (C, D) differ most, never more than there are texts."""
+    """The principal directions (n, D) of the texts (C, D), at most one per text."""
     directions: Tensor = torch.linalg.svd(text, full_matrices=False).Vh
     return directions[: min(BASIS, *text.shape)].contiguous()
 
 
 def text_experts(problem: Problem, wanted_by: str) -> Tensor:
-    """Unit features (3, C, D) of a label's prompts, one a template; the last expert is the mean of all."""
+    """Experts (3, C, D): unit features from a label's prompts, one per template; the last is the mean of all."""
     templates = list_templates(problem.template)
     if problem.backbone is None or problem.labels is None:
-        raise ConfigError(f"{wanted_by} needs the labels and the text tower: it compares prompts")
+        raise ConfigError(f"{wanted_by} needs labels and a text tower because it compares prompts")
     if len(templates) < 2:
-        raise ConfigError(
-            f"{wanted_by} compares the prompts of a label, and one template gives one: use --template simple"
-        )
+        raise ConfigError(f"{wanted_by} compares several prompts per label: use --template simple")
     own = [problem.backbone.encode_labels(problem.labels, one).features for one in templates]
     return experts_of(torch.stack(own, dim=1))
 
 
 def experts_of(prompts: Tensor) -> Tensor:
     """Experts (3, C, D) from the unit features (C, T, D) of a label's prompts."""
-    alike = (prompts @ prompts.transpose(1, 2)).sum(dim=-1)  # (C, T), itself counted in all alike
+    alike = (prompts @ prompts.transpose(1, 2)).sum(dim=-1)  # (C, T), each includes itself
     order = alike.argsort(dim=1, stable=True)
     ordered = prompts.take_along_dim(order[..., None], dim=1)
     third = max(1, prompts.shape[1] // EXPERTS)

@@ -1,4 +1,4 @@
-"""RLCF: tune the context by a teacher's reward for the labels that the student finds likely."""
+"""RLCF: tune the context with a teacher's rewards for the student's likely labels."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CLIPSCORE_WEIGHT = 2.5
 class RLCFConfig(TuningConfig):
     """The settings of the published scripts."""
 
-    # The released program's own argument defaults are other ones: 5 labels, 1 step, lr 5e-3. Its fine-grained
-    # script takes 5 steps. All scripts start from 4 CoOp vectors: see `with_prompts`.
-    sample_k: int = setting(3, "likely labels that are rewarded in each view", least=1)
+    # The released program's argument defaults differ: 5 labels, 1 step, lr 5e-3. Its fine-grained
+    # script uses 5 steps. All scripts start from 4 CoOp vectors: see `with_prompts`.
+    sample_k: int = setting(3, "number of likely labels rewarded per view", least=1)
     steps: int = 3
     lr: float = 7e-3
     weight_decay: float = 5e-4
@@ -31,7 +31,7 @@ class RLCFConfig(TuningConfig):
 
 @register("rlcf", "reinforcement learning from CLIP feedback: a teacher rewards likely labels (ICLR 2024)")
 class RLCF(Method):
-    """In each confident view the likely labels are pulled up or pushed down as the teacher likes them.
+    """In each confident view, likely labels are raised or lowered according to the teacher's reward.
 
     The paper: https://arxiv.org/abs/2305.18010
     """
@@ -49,9 +49,9 @@ class RLCF(Method):
         return {"view": self.logits(views.clean(context), self.text(context))[:, 0]}
 
     def choose(self, views: Tensor) -> Tensor:
-        """Indices (B, n) of the confident views: chosen once, before the first step."""
+        """Indices (B, n) of the confident views, selected once before the first step."""
         rows = select_confident(entropy(self.logits(views, self.text.features)), self.config.select_ratio)
-        return rows.nonzero()[:, 1].view(len(views), -1)  # every image keeps equally many
+        return rows.nonzero()[:, 1].view(len(views), -1)  # every image keeps the same number
 
     def judge(self, encoded: Encoded, chosen: Tensor, kept: Tensor) -> Tensor:
         """The teacher's CLIPScore (B, n, C) of every label in the chosen views."""
@@ -60,7 +60,7 @@ class RLCF(Method):
         if teacher.backbone is not None:
             shown = encoded.pixels(self.needs[0], teacher.backbone.preprocess, chosen)
             pixels = torch.from_numpy(shown)  # (B, n, 3, S, S)
-            # On the CPU one image a pass, so that no image depends on those beside it.
+            # On a CPU, one image per pass, so that results do not depend on the other images.
             parts = pixels if teacher.backbone.device.type == "cpu" else [pixels.flatten(0, 1)]
             features = torch.cat([teacher.backbone.encode_images(part) for part in parts])
             kept = features.view(*chosen.shape, -1).to(kept.device)
@@ -68,11 +68,11 @@ class RLCF(Method):
         return score.clamp(min=0)
 
     def loss(self, judged: Tensor) -> Loss:
-        """The objective, given what the teacher says of every label in the chosen views (B, n, C)."""
+        """The objective, given the teacher's score of every label in the selected views (B, n, C)."""
 
         def loss(text: Tensor, kept: Tensor) -> Tensor:
             logits: Tensor = self.logits(kept, text)  # (B, n, C)
-            # The likely labels are taken anew in every step.
+            # The likely labels are selected anew in every step.
             likely = logits.detach().topk(min(self.config.sample_k, logits.shape[-1])).indices  # (B, n, K)
             score = judged.gather(-1, likely)
             reward = score - score.mean(dim=-1, keepdim=True)

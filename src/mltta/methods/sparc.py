@@ -11,6 +11,7 @@ from torch import Tensor
 
 from mltta.captions.labelled import LabelledCaptions
 from mltta.errors import ConfigError
+from mltta.images.specs import AnySpec
 from mltta.methods.base import Problem, TransductiveMethod, register, z_scores
 from mltta.methods.config import PART, SHARE, Config, setting
 from mltta.model.encoded import Encoded
@@ -26,6 +27,7 @@ class SPARCConfig(Config):
     pair_share: float = setting(0.05, "share of a label's captions at which a pair has a prompt", **PART)
     triple_share: float = setting(0.025, "share of a pair's captions at which a third label joins", **PART)
     compound: float = setting(0.5, "weight of the fused prompts beside the label's own score", **SHARE)
+    over: str = setting("", "an episodic method whose scores replace the label's own, e.g. tagclip")
 
 
 @register("sparc", "prompts of several labels, set on one scale over all images: transductive (CVPR 2025)")
@@ -34,7 +36,8 @@ class SPARC(TransductiveMethod):
 
     The paper: https://arxiv.org/abs/2502.16911. It also has sentences of a chat model, which are not public; its
     prompts are published for 80 templates: ``template="openai"``. It squashes an image, here it is the clean view.
-    The first step alone is the z-score column of every table.
+    The first step alone is the z-score column of every table. ``over`` applies the other steps to the scores of
+    another method, with that method's default settings.
     """
 
     Config = SPARCConfig
@@ -47,6 +50,16 @@ class SPARC(TransductiveMethod):
         assert problem.captions is not None  # checked by the base class
         if problem.backbone is None or problem.labels is None:
             raise ConfigError("sparc needs the labels and the text tower: it writes prompts of its own")
+        self.inner = problem.inner
+        if self.inner is not None:
+            if self.inner.online or self.inner.transductive:
+                raise ConfigError(
+                    f"sparc: {config.over} is not episodic. Name a method that is, e.g. tagclip"
+                )
+            self.requires, self.reconstruction = (
+                self.requires | self.inner.requires,
+                self.inner.reconstruction,
+            )
         texts = problem.labels.texts
         together = label_groups(problem.captions, texts, config.pair_share, config.triple_share)
         prompts = [_prompt([texts[i] for i in group]) for group in together]
@@ -56,15 +69,32 @@ class SPARC(TransductiveMethod):
         #: the prompts that name each label
         self.named_by = [[p for p, group in enumerate(together) if i in group] for i in range(len(texts))]
 
+    @property
+    def needs(self) -> tuple[AnySpec, ...]:
+        return (*super().needs, *(() if self.inner is None else self.inner.needs))
+
+    @property
+    def price(self) -> float:
+        return super().price if self.inner is None else self.inner.price
+
     def keep(self, encoded: Encoded) -> Tensor:
         """z-scores (B, C + P) of the labels and of the prompts, these by the scale of the bare labels."""
         image = encoded.features(self.needs[0])[:, 0]  # (B, D)
-        single = z_scores(image @ self.text.features.T)
+        single = self.singles(encoded, image)
         bare, several = image @ self.bare.T, image @ self.prompts.T
         if bare.shape[1] > 1:
             spread = bare.std(dim=1, keepdim=True).clamp(min=_FLAT)
             several = (several - bare.mean(dim=1, keepdim=True)) / spread
         return torch.cat([single, several], dim=1)
+
+    def singles(self, encoded: Encoded, image: Tensor) -> Tensor:
+        """Scores (B, C) of the labels alone: z-scores of cosines or logits, log-odds or the log of probabilities."""
+        own: Tensor = image @ self.text.features.T if self.inner is None else self.inner(encoded)
+        if self.inner is not None and self.inner.emits == "probabilities":
+            own = own.clamp(min=_FLAT).log()
+        elif self.inner is None or self.inner.emits == "logits":
+            own = z_scores(own)
+        return own
 
     def finish(self, kept: Tensor) -> dict[str, Tensor]:
         labels = len(self.text)

@@ -1,4 +1,4 @@
-"""TagCLIP: what patches say, smoothed by the tower's own attention; likely labels are looked at again on their crop."""
+"""TagCLIP: patch scores refined by the tower's own attention; likely labels are rescored on their crop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mltta.methods.config import SHARE, Config, setting
 from mltta.methods.towers import AttentiveViT
 from mltta.model.encoded import Encoded
 
-#: what a patch may show beside the labels; a word that some label has is left out
+#: background labels for patches; a word that is part of a label is left out
 BACKGROUND = (
     "ground land grass tree building wall sky lake water river sea railway railroad keyboard helmet cloud house "
     "mountain ocean road rock street valley bridge sign"
@@ -27,22 +27,22 @@ BACKGROUND = (
 
 @dataclass(frozen=True)
 class TagCLIPConfig(Config):
-    """The release's settings, but for the input: a square here, the image's own shape and size there."""
+    """The release's settings, except for the input: a square here, the image's own aspect ratio and size there."""
 
-    scale: float = setting(2.0, "side of the input, in sides of the model's own view", above=0, most=8)
-    votes: float = setting(1 / 3, "attention counts if above its mean in this share of the blocks", **SHARE)
-    boxes: bool = setting(True, "smooth over boxes of the cells that stand out (paper: the cells alone)")
-    again_from: float = setting(0.5, "look again at labels above this share of the range", **SHARE)
-    # the release has no such bound
-    candidates: int = setting(16, "labels looked at again at most, the likeliest first", least=0)
+    scale: float = setting(2.0, "input size, times the native size", above=0, most=8)
+    votes: float = setting(1 / 3, "use attention above its mean in at least this fraction of blocks", **SHARE)
+    boxes: bool = setting(True, "smooth over boxes around salient cells (paper: the cells only)")
+    again_from: float = setting(0.5, "rescore labels above this fraction of the score range", **SHARE)
+    # the release has no such limit
+    candidates: int = setting(16, "maximum number of labels to rescore, likeliest first", least=0)
 
 
-@register("tagclip", "patches smoothed by attention, likely labels looked at again; ViT only (AAAI 2024)")
+@register("tagclip", "patches refined by attention, likely labels rescored on crops; ViT only (AAAI 2024)")
 class TagCLIP(Method):
-    """The greatest patch score of each label, and half of what the label's own crop says, where it is likely.
+    """The highest patch score of each label, averaged with the score of the label's crop if it is likely.
 
-    The paper: https://arxiv.org/abs/2312.12828. Unlike the release, the last row and column of patches count too.
-    It is published with 85 templates: ``template="openai"`` has 80 of them.
+    The paper: https://arxiv.org/abs/2312.12828. Unlike in the release, the last row and column of patches are used too.
+    The paper uses 85 templates: ``template="openai"`` has 80 of them.
     """
 
     Config = TagCLIPConfig
@@ -54,10 +54,10 @@ class TagCLIP(Method):
     def __init__(self, problem: Problem, config: TagCLIPConfig):
         super().__init__(problem, config)
         if problem.backbone is None or problem.labels is None:
-            raise ConfigError(f"{self.name} needs the backbone itself: it looks at its patches")
+            raise ConfigError(f"{self.name} needs the backbone because it reads its patches")
         self.backbone = problem.backbone
         named = {word for text in problem.labels.texts for word in text.lower().split()}
-        self.vocabulary = self.text.features  # (K, D), the labels first
+        self.vocabulary = self.text.features  # (K, D), labels first
         others = [word for word in BACKGROUND.split() if word not in named]
         if others:
             beside = self.backbone.encode_labels(LabelSet.of(others), problem.template).features
@@ -65,13 +65,13 @@ class TagCLIP(Method):
         self.preprocess = self.backbone.preprocess.at(self.prepare_tower())
 
     def prepare_tower(self) -> int:
-        """Open the tower's attention, and say how large its input is."""
+        """Open the tower's attention, and return its input size."""
         self.tower = AttentiveViT(self.backbone, self.name)
         return self.tower.patch * max(1, round(self.config.scale * self.side / self.tower.patch))
 
     @property
     def price(self) -> float:
-        """The clean view, the large input, and one crop, as pictures mostly have one or two likely labels."""
+        """The clean view, the large input, and one crop: most images have one or two likely labels."""
         return super().price + (self.preprocess.size / self.side) ** 2 + (self.config.candidates > 0)
 
     def branches(self, encoded: Encoded) -> dict[str, Tensor]:
@@ -82,7 +82,7 @@ class TagCLIP(Method):
         return torch.stack([self.refined(pixels)[: len(self.text)] for pixels in self.look(encoded)])
 
     def look(self, encoded: Encoded) -> Tensor:
-        """The images (B, 3, S, S) at the size that patches are read at."""
+        """The images (B, 3, S, S) at the size used for patches."""
         first = torch.zeros(len(encoded), 1, dtype=torch.long)
         pixels = encoded.pixels(ViewSpec(count=1), self.preprocess, first)[:, 0]
         return torch.from_numpy(pixels).to(self.text.features.device)
@@ -101,11 +101,11 @@ class TagCLIP(Method):
         return local
 
     def shares(self, features: Tensor) -> Tensor:
-        """Probabilities (..., K) of labels and background for features (..., D)."""
+        """Probabilities (..., K) of labels and background, for features (..., D)."""
         return (self.logit_scale * features @ self.vocabulary.T).softmax(dim=-1)
 
     def refined(self, pixels: Tensor) -> Tensor:
-        """Smoothed scores (K, h, w) of labels and background at the locations of one image (3, S, S)."""
+        """Refined scores (K, h, w) of labels and background at each location of one image (3, S, S)."""
         features, affinity = self.locations(pixels)  # (h, w, D), (hw, hw)
         h, w, _ = features.shape
         p = self.shares(features.flatten(0, 1))  # (hw, K)
@@ -115,16 +115,16 @@ class TagCLIP(Method):
         return (affinity @ (inside.flatten(1).T * p)).T.reshape(-1, h, w)
 
     def locations(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit features (h, w, D), and how much each location hears of each other (hw, hw)."""
+        """Unit features (h, w, D), and the weight that each location gives to every other (hw, hw)."""
         features, attention = self.tower.patches(pixels)  # (blocks, hw, hw)
         heard = (attention > attention.mean(dim=(1, 2), keepdim=True)).sum(dim=0)
         enough = heard >= math.ceil(self.config.votes * len(attention) - 1e-9)
-        # the three blocks before the last, or what there is of them
+        # the last three blocks but one, or fewer if there are not as many
         late = attention[-4:-1] if len(attention) > 1 else attention
         return features, enough * late.mean(dim=0)
 
     def again(self, pixels: Tensor, regions: Tensor) -> Tensor:
-        """Unit features (n, D) of the crops around regions (n, h, w), the class token kept to the region itself."""
+        """Unit features (n, D) of crops around regions (n, h, w); the class token attends to the region only."""
         crops, inside = [], []
         for region in regions:
             top, bottom, left, right = ends_of(region)
@@ -134,7 +134,7 @@ class TagCLIP(Method):
         return self.tower.regions(torch.stack(crops), torch.stack(inside))
 
     def crop(self, pixels: Tensor, region: Tensor) -> Tensor:
-        """The part (3, S', S') of an image (3, S, S) around a region (h, w) of its map, at the model's own size."""
+        """Crop (3, S', S') of an image (3, S, S) around a region (h, w) of its map, at the native input size."""
         (top, bottom, left, right), (h, w), size = ends_of(region), region.shape, pixels.shape[-1]
         rows = slice(top * size // h, max(top * size // h + 1, (bottom + 1) * size // h))
         columns = slice(left * size // w, max(left * size // w + 1, (right + 1) * size // w))
@@ -142,23 +142,23 @@ class TagCLIP(Method):
 
 
 def scaled(maps: Tensor) -> Tensor:
-    """Maps (K, h, w), each from its least value, 0, to its greatest, 1; a flat one is 0."""
+    """Maps (K, h, w), each scaled to [0, 1]; a constant map becomes 0."""
     low, high = maps.amin(dim=(1, 2), keepdim=True), maps.amax(dim=(1, 2), keepdim=True)
     return (maps - low) / (high - low).clamp(min=1e-30)
 
 
 def above_mean(maps: Tensor) -> Tensor:
-    """The cells (K, h, w) above the mean of their own map; all cells of a flat one."""
+    """Cells (K, h, w) above the mean of their map; all cells of a constant map."""
     values = scaled(maps)
     cells = values > values.mean(dim=(1, 2), keepdim=True)
     return cells | ~cells.any(dim=2, keepdim=True).any(dim=1, keepdim=True)
 
 
 def boxes_of(cells: Tensor) -> Tensor:
-    """The cells (K, h, w) inside the boxes around each part of a map that hangs together, corners touching too."""
+    """Cells (K, h, w) inside the bounding boxes of each map's connected components (8-connectivity)."""
     _, h, w = cells.shape
     y, x = torch.meshgrid(*(torch.arange(n, device=cells.device) for n in (h, w)), indexing="ij")
-    # each cell learns the ends of its part from its neighbours, until nobody learns more
+    # propagate the extent of each component between neighbours until nothing changes
     ends = torch.stack([-y, y, -x, x]).float()  # (4, h, w)
     held = torch.where(cells[:, None], ends, none := -float(h + w))  # (K, 4, h, w)
     while True:
@@ -175,6 +175,6 @@ def boxes_of(cells: Tensor) -> Tensor:
 
 
 def ends_of(cells: Tensor) -> tuple[int, int, int, int]:
-    """First and last row, first and last column, of the cells (h, w) of one map, of which there is at least one."""
+    """First and last row, then first and last column, of a map's cells (h, w); there must be at least one cell."""
     rows, columns = cells.any(dim=1).nonzero(), cells.any(dim=0).nonzero()
     return int(rows[0]), int(rows[-1]), int(columns[0]), int(columns[-1])

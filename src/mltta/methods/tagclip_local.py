@@ -1,4 +1,4 @@
-"""TagCLIP's idea for towers without attention: locations that look alike take its place. Ours, no paper."""
+"""TagCLIP for towers without attention: the similarity of locations replaces it. Ours, no paper."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from mltta.methods.tagclip import TagCLIP, TagCLIPConfig
 
 @dataclass(frozen=True)
 class TagCLIPLocalConfig(TagCLIPConfig):
-    """TagCLIP's settings; how sharply a location listens to its likes is the only new one."""
+    """TagCLIP's settings, plus the sharpness of the similarity."""
 
-    sharpness: float = setting(10.0, "sharpness of the likeness that stands for attention", least=0)
+    sharpness: float = setting(10.0, "sharpness of the similarity that replaces attention", least=0)
 
 
-@register("tagclip-local", "TagCLIP's idea on the locations of any tower, a CNN's too; ours")
+@register("tagclip-local", "TagCLIP's idea for the locations of any tower, including CNNs; ours")
 class TagCLIPLocal(TagCLIP):
-    """A location hears those whose features are like its own, above the mean; crops are seen as they are.
+    """Locations attend to those with similar features, above the mean; crops are encoded unchanged.
 
-    The idea: https://arxiv.org/abs/2312.12828. There is no class token to keep to a region.
+    The idea: https://arxiv.org/abs/2312.12828. There is no class token to restrict to a region.
     """
 
     Config = TagCLIPLocalConfig
@@ -34,8 +34,8 @@ class TagCLIPLocal(TagCLIP):
     def prepare_tower(self) -> int:
         if self.backbone.local is None:
             raise ConfigError(
-                f"{self.name} reads the locations of a feature map, and the image tower of {self.backbone.name} "
-                "has no way to them; take another model, or --method auto, which then looks at tiles"
+                f"{self.name} reads the locations of a feature map, but the image tower of {self.backbone.name} "
+                "does not provide them; choose another model, or --method auto, which then uses tiles"
             )
         cell = max(1, self.side // 7)
         return cell * max(1, round(7 * self.config.scale))
@@ -43,11 +43,11 @@ class TagCLIPLocal(TagCLIP):
     @torch.no_grad()
     def locations(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         local = self.backbone.local
-        assert local is not None  # checked when it was made
+        assert local is not None  # checked on creation
         features = F.normalize(local(pixels[None].to(self.backbone.image_dtype))[0].float(), dim=-1)
         rows = features.flatten(0, 1)  # (hw, D)
         like = (self.config.sharpness * rows @ rows.T).softmax(dim=-1)
-        return features, (like >= like.mean()) * like  # of locations all alike, each hears all
+        return features, (like >= like.mean()) * like  # identical locations all attend to each other
 
     def again(self, pixels: Tensor, regions: Tensor) -> Tensor:
         return self.backbone.encode_images(torch.stack([self.crop(pixels, region) for region in regions]))

@@ -1,4 +1,4 @@
-"""TDA: two caches of confident and of doubtful images, read by likeness. No gradient."""
+"""TDA: two caches, of confident and of uncertain images, compared by similarity. No gradient."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from mltta.objectives import entropy, marginal_entropy, select_confident
 
 @dataclass(frozen=True)
 class TDAConfig(ViewConfig):
-    """The settings of the release for ImageNet; it sets the positive alpha and beta anew for every dataset."""
+    """The release's settings for ImageNet; it tunes the positive alpha and beta for every dataset."""
 
     views: int = setting(1, "1: the clean view; 64: the mean of the confident views")
-    positive_capacity: int = setting(3, "confident images kept for each label", least=1, most=MOST_KEPT)
+    positive_capacity: int = setting(3, "confident images kept per label", least=1, most=MOST_KEPT)
     positive_alpha: float = setting(2.0, "weight of the confident images")
-    positive_beta: float = setting(5.0, "how fast the weight of a confident image falls with its distance")
-    negative: bool = setting(True, "let doubtful images speak against the labels they might show")
-    negative_capacity: int = setting(2, "doubtful images kept for each label", least=1, most=MOST_KEPT)
-    negative_alpha: float = setting(0.117, "weight of the doubtful images")
-    negative_beta: float = setting(1.0, "how fast the weight of a doubtful image falls with its distance")
-    entropy_low: float = setting(0.2, "an image is doubtful from this entropy on, in nats over log2(C)")
-    entropy_high: float = setting(0.5, "an image is doubtful up to this entropy")
-    mask_low: float = setting(0.03, "a doubtful image speaks against labels from this probability on")
-    mask_high: float = setting(1.0, "and up to this probability")
+    positive_beta: float = setting(5.0, "decay of a confident image's weight with distance")
+    negative: bool = setting(True, "lower the labels suggested by uncertain images")
+    negative_capacity: int = setting(2, "uncertain images kept per label", least=1, most=MOST_KEPT)
+    negative_alpha: float = setting(0.117, "weight of the uncertain images")
+    negative_beta: float = setting(1.0, "decay of an uncertain image's weight with distance")
+    entropy_low: float = setting(0.2, "minimum entropy of an uncertain image, in nats divided by log2(C)")
+    entropy_high: float = setting(0.5, "maximum entropy of an uncertain image")
+    mask_low: float = setting(0.03, "minimum probability of a label lowered by an uncertain image")
+    mask_high: float = setting(1.0, "maximum probability of a label lowered by an uncertain image")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -39,9 +39,9 @@ class TDAConfig(ViewConfig):
         require(self.mask_low <= self.mask_high, "mask_low must be at most mask_high")
 
 
-@register("tda", "training-free dynamic adapter: caches of confident and doubtful images, online (CVPR 2024)")
+@register("tda", "training-free adapter: caches of confident and uncertain images, online (CVPR 2024)")
 class TDA(OnlineMethod):
-    """Remember the image under its likeliest label, then let what is remembered speak for and against labels.
+    """Cache the image under its top label, then adjust the logits by similarity to both caches.
 
     The paper: https://arxiv.org/abs/2403.18293
     """
@@ -65,11 +65,11 @@ class TDA(OnlineMethod):
         doubts = entropy(rows)
         sure = select_confident(doubts, c.select_ratio)
         asked = self.asked(sure)
-        image = views[asked].mean(dim=0)  # (D,), not brought back to unit length, as released
-        logits = self.logits(image[None], self.text.features)[0]  # (C,), the mean of the rows asked
+        image = views[asked].mean(dim=0)  # (D,), not normalized, as released
+        logits = self.logits(image[None], self.text.features)[0]  # (C,), the mean of the selected rows
         doubt, label = float(marginal_entropy(rows, asked)), int(logits.argmax())
 
-        # Written before it is read: an image always finds itself.
+        # Written before it is read: every image finds itself in the cache.
         remember(state, "positive", label, doubt, key=image)
         scores = logits + c.positive_alpha * self.support(state, image, views[sure], rows[sure], doubts[sure])
         if c.negative:
@@ -82,19 +82,19 @@ class TDA(OnlineMethod):
         return {"view": scores[None]}, state
 
     def asked(self, sure: Tensor) -> Tensor:
-        """The views (N,) whose mean is the image, given the confident ones."""
+        """The views (N,) whose mean represents the image, given the confident ones."""
         return sure
 
     def support(self, state: State, image: Tensor, crops: Tensor, rows: Tensor, doubts: Tensor) -> Tensor:
-        """What confident images say for each label (C,); the image's own confident crops (n, D) are not heard."""
+        """Contribution (C,) of the cached confident images; the image's own crops (n, D) are not used here."""
         return self.likeness(state, "positive", image, self.config.positive_beta).sum(-1)
 
     def keep_doubtful(self, state: State, label: int, doubt: float, image: Tensor, mask: Tensor) -> None:
-        """Keep a doubtful image, if it is surer than what is held of its label."""
+        """Keep an uncertain image if it has lower entropy than what is cached for its label."""
         remember(state, "negative", label, doubt, key=image, mask=mask)
 
     @staticmethod
     def likeness(state: State, memory: str, image: Tensor, beta: float) -> Tensor:
-        """exp(-beta (1 - cosine)) of the image with every slot (C, S); 0 where a slot is empty."""
+        """exp(-beta (1 - cosine)) between the image and every slot (C, S); 0 for empty slots."""
         like: Tensor = (-beta * (1 - state[f"{memory}_key"] @ image)).exp()
         return like.masked_fill(state[f"{memory}_entropy"].isinf(), 0.0)

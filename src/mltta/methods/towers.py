@@ -1,4 +1,4 @@
-"""ViT image towers that a method reaches into: their attention for TagCLIP, a prompt inside them for DART."""
+"""ViT image towers with access to their internals: attention for TagCLIP, a prompt inside for DART."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from mltta.model.local import unmixed
 from mltta.model.passes import CPU_CHUNK
 from mltta.model.vit import class_feature, is_plain, patch_tokens
 
-#: added to what the class token would attend to outside of its region
+#: bias added to the class token's attention outside of its region
 _SHUT = -1000.0
 
 
 class AttentiveViT:
-    """The image tower of a backbone, whose attention can be read and kept to a region."""
+    """A backbone's image tower whose attention can be read and restricted to a region."""
 
     def __init__(self, backbone: Backbone, wanted_by: str):
         """Args:
-        wanted_by: the method that an unfit tower is refused for.
+        wanted_by: the method to name in the error for an unsuitable tower.
         """
         visual: Any = backbone.model.visual
         if not is_plain(visual) or backbone.reads_context:
-            kind = "reads MaPLe's prompts" if backbone.reads_context else f"is a {type(visual).__name__}"
+            kind = "uses MaPLe's prompts" if backbone.reads_context else f"is a {type(visual).__name__}"
             raise ConfigError(
-                f"{wanted_by} reads the attention of a ViT with a class token, and the image tower of "
-                f"{backbone.name} {kind}; take a model such as ViT-B/16, or tagclip-local, which needs no attention"
+                f"{wanted_by} reads the attention of a ViT with a class token, but the image tower of "
+                f"{backbone.name} {kind}; use a model such as ViT-B/16, or tagclip-local, which needs no attention"
             )
         self._visual, self._backbone = visual, backbone
-        #: patches of a view of the model's own size, (h, w)
+        #: number of patches (h, w) at the native input size
         self.grid: tuple[int, int] = tuple(visual.grid_size)
         self.patch: int = visual.conv1.kernel_size[0]
 
     @torch.no_grad()
     def patches(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Of one image (3, S, S): unit features (h, w, D), and each block's attention (blocks, hw, hw).
+        """For one image (3, S, S): unit features (h, w, D), and each block's attention (blocks, hw, hw).
 
-        Attention is the mean over heads, without the class token's row and column; a row adds up to less than 1.
+        Attention is the mean over heads, without the class token's row and column, so rows add up to less than 1.
         """
         x, grid = self._tokens(pixels[None])
         *before, last = self._visual.transformer.resblocks
@@ -59,7 +59,7 @@ class AttentiveViT:
 
     @torch.no_grad()
     def regions(self, pixels: Tensor, inside: Tensor) -> Tensor:
-        """Unit features (n, D) of views (n, 3, S, S) whose class token sees only the patches ``inside`` (n, h, w)."""
+        """Unit features (n, D) of views (n, 3, S, S) whose class token attends only to patches ``inside`` (n, h, w)."""
         found = []
         step = CPU_CHUNK if self._backbone.device.type == "cpu" else len(pixels)
         for part, open_ in zip(torch.split(pixels, step), torch.split(inside, step), strict=True):
@@ -73,15 +73,15 @@ class AttentiveViT:
         return F.normalize(torch.cat(found).float(), dim=-1)
 
     def _tokens(self, pixels: Tensor) -> tuple[Tensor, tuple[int, int]]:
-        """What enters the first block, and the patches down and across."""
+        """Input of the first block, and the number of patch rows and columns."""
         x, grid = patch_tokens(self._visual, pixels.to(self._backbone.device, self._backbone.image_dtype))
         return self._visual.ln_pre(x), grid
 
 
 class PromptedViT:
-    """The image tower of a backbone, cut in two before the prompted block.
+    """A backbone's image tower, split before the prompted block.
 
-    ``begin`` does not depend on the prompt and is run once an image; ``finish`` is differentiable.
+    ``begin`` does not depend on the prompt and runs once per image; ``finish`` is differentiable.
     """
 
     def __init__(self, backbone: Backbone, layer: int):
@@ -91,21 +91,21 @@ class PromptedViT:
         visual: Any = backbone.model.visual
         if not is_plain(visual):
             raise ConfigError(
-                f"DART's image prompt needs a ViT image tower with a class token, and that of {backbone.name} "
-                f"is a {type(visual).__name__}; take a model such as ViT-B/16"
+                f"DART's image prompt needs a ViT image tower with a class token, but that of {backbone.name} "
+                f"is a {type(visual).__name__}; use a model such as ViT-B/16"
             )
         self._blocks = list(visual.transformer.resblocks)
         if not 0 <= layer < len(self._blocks):
             raise ConfigError(
-                f"layer = {layer}: the image tower of {backbone.name} has blocks 0 to {len(self._blocks) - 1}"
+                f"layer = {layer}: {backbone.name} has image-tower blocks 0 to {len(self._blocks) - 1}"
             )
         self._visual, self._backbone, self._layer = visual, backbone, layer
-        #: the length of a key, and of a value
+        #: width of a key and of a value
         self.width: int = visual.class_embedding.shape[0]
 
     @torch.no_grad()
     def begin(self, pixels: Tensor) -> Tensor:
-        """Tokens (N, L, W) that reach the prompted block, from normalised images (N, 3, S, S)."""
+        """Tokens (N, L, W) at the prompted block's input, from normalized images (N, 3, S, S)."""
         visual, backbone = self._visual, self._backbone
         pixels = pixels.to(backbone.device, backbone.image_dtype)
         found = []
@@ -117,7 +117,7 @@ class PromptedViT:
         return torch.cat(found)
 
     def finish(self, tokens: Tensor, prompt: Tensor | None) -> Tensor:
-        """Unit float32 features (N, D) from ``begin``'s tokens under a prompt (2, W): a key, then a value."""
+        """Unit float32 features (N, D) from ``begin``'s tokens with a prompt (2, W): a key, then a value."""
         found = []
         for x in self._parts(tokens):
             for i, block in enumerate(self._blocks[self._layer :]):
@@ -130,7 +130,7 @@ class PromptedViT:
 
 
 def _run(block: Any, x: Tensor, prompt: Tensor | None = None) -> Tensor:
-    """One residual block; the prompt stands behind the class token, and nothing asks from its place."""
+    """One residual block; the prompt follows the class token as key and value only, without a query."""
     query = block.ln_1(x)
     key = value = query
     if prompt is not None:

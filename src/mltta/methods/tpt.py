@@ -1,4 +1,4 @@
-"""TPT: tune one shared context to agree, with confidence, over an image's views."""
+"""TPT: tune one shared context so that an image's views agree confidently."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class TPTConfig(TuningConfig):
 
 @register("tpt", "test-time prompt tuning: marginal entropy of the confident views (NeurIPS 2022)")
 class TPT(Method):
-    """Marginal entropy of the views chosen before the first step, then the clean view is scored.
+    """Marginal entropy of the views selected before the first step; then the clean view is scored.
 
-    With ``bind`` the entropy is the bound one: the top labels of a view no longer compete with each other.
+    With ``bind``, the entropy is bound: the top labels of a view no longer compete with each other.
     The paper: https://arxiv.org/abs/2209.07511. Binding is Section 3.2 of https://openreview.net/forum?id=75PhjtbBdr.
     """
 
@@ -46,9 +46,9 @@ class TPT(Method):
         return {"view": self.logits(views.clean(context), self.text(context))[:, 0]}
 
     def choose(self, logits: Tensor) -> Tensor:
-        """The views (B, N) that are tuned on, chosen once, before the first step, by their logits (B, N, C)."""
+        """The views (B, N) to tune on, selected once before the first step from their logits (B, N, C)."""
         return select_confident(entropy(logits), self.config.select_ratio)
 
     def objective(self, logits: Tensor, text: Tensor, k: Tensor | None, rows: Tensor) -> Tensor:
-        """The loss (B,) of logits (B, N, C) under label features (B, C, D), on the chosen rows."""
+        """The loss (B,) of logits (B, N, C) and label features (B, C, D), for the selected rows."""
         return bound_entropy(logits, k, reduction="marginal", rows=rows)

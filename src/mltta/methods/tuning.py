@@ -1,7 +1,7 @@
-"""Tune a context at test time: AdamW from zero state, every image on its own.
+"""Tune a context at test time: AdamW with fresh optimizer state, independently for each image.
 
-A method says what it tunes on, its views or other rows, and by which loss of label features and rows. Whether the
-rows change with the context, as under MaPLe, is the rows' own affair.
+A method provides the rows to tune on (views or captions) and a loss of label features and rows. The rows may
+themselves depend on the context, as with MaPLe.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mltta.model.label_encoder import LabelEncoder
 
 BETAS, EPS = (0.9, 0.999), 1e-8
 
-#: one loss an image (B,) of label features (B, C, D) and rows (B, n, D)
+#: a loss per image (B,) of label features (B, C, D) and rows (B, n, D)
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 class Moments(NamedTuple):
-    """AdamW's running means and how many steps they hold."""
+    """AdamW's running means, and the number of steps they include."""
 
     first: Tensor
     second: Tensor
@@ -32,7 +32,7 @@ class Moments(NamedTuple):
 def adamw(
     context: Tensor, gradient: Tensor, lr: float, weight_decay: float, moments: Moments | None
 ) -> tuple[Tensor, Moments]:
-    """One AdamW step; from zero state it is ctx(1 - lr wd) - lr g / (|g| + eps), without any memory."""
+    """One AdamW step; the first step is ctx(1 - lr wd) - lr g / (|g| + eps) and needs no moments."""
     decayed = context * (1 - lr * weight_decay)
     if moments is None:
         state = Moments((1 - BETAS[0]) * gradient, (1 - BETAS[1]) * gradient.square(), 1)
@@ -47,10 +47,10 @@ def adamw(
 def tune_context(
     text: LabelEncoder, views: Views, loss: Loss, *, lr: float, weight_decay: float = 0.01, steps: int = 1
 ) -> Tensor:
-    """Contexts (B, M, W) after ``steps`` of AdamW on a loss of the labels and the views.
+    """Contexts (B, M, W) after ``steps`` AdamW steps on a loss of label features and rows.
 
-    The first step starts from the same context for every image, so its text features and the graph
-    behind them are computed once per label list; an image then costs one backward pass.
+    The first step starts from the same context for every image, so its text features and their graph
+    are computed once per label list. Each image then costs one backward pass.
     """
     features, pull_back = text.initial()
     images = len(views.features)

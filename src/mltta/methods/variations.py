@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -16,13 +17,16 @@ from torch import Tensor
 
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.decode import load_image
-from mltta.images.views import CLIP_MEAN, CLIP_STD, generated_folder
+from mltta.images.generated import generated_folder
+from mltta.images.views import CLIP_MEAN, CLIP_STD
 from mltta.model.load import pick_device
 from mltta.storage import atomic
 
 log = logging.getLogger("mltta")
 MODEL, REVISION = "lambdalabs/sd-image-variations-diffusers", "v2.0"
 SOURCE_SIZE = 224
+#: what a folder of variations was made with
+MADE_WITH = "variations.json"
 
 
 #: what diffusers' StableDiffusionImageVariationPipeline does: given an image (1, 3, 224, 224), ``guidance_scale``,
@@ -44,13 +48,13 @@ def generate_variations(
 ) -> int:
     """Generate ``count`` variations of every image as ``OUT/<name>/000.jpg`` and so on; how many were made.
 
-    Variation j depends on (seed, name, j) alone. What is there already is not made again, so a killed call goes on
-    where it stopped. An image that cannot be read is reported and passed over.
+    Variation j depends on (seed, name, j) alone. Files are written in one step and existing ones are kept, so rerun
+    a killed call to resume it. An image that cannot be read is reported and skipped.
 
     Args:
         images: pairs of a name and an image, such as ``zip(dataset.ids, dataset.images)``; or paths, whose stems
             are their names, as the tagger takes them.
-        out: the folder that ``generated`` of DiffTPT's settings then names.
+        out: the folder that ``generated`` of DiffTPT's settings then names; made with one seed and guidance.
         pipeline: makes the variations; by default the model that DiffTPT used, fetched and run by diffusers.
         guidance: how closely a variation keeps to its image.
         batch_size: variations made at once.
@@ -58,6 +62,7 @@ def generate_variations(
     """
     if count < 1 or batch_size < 1:
         raise ConfigError(f"count = {count} and batch_size = {batch_size}: give at least 1")
+    _refuse_others(Path(out), {"seed": seed, "guidance": float(guidance)})
     made, folders = 0, set()
     for item in images:
         name, source = (Path(item).stem, item) if isinstance(item, (str, Path)) else item
@@ -97,14 +102,30 @@ def load_pipeline(device: str = "auto") -> VariationPipeline:
         diffusers = import_module("diffusers")
     except ImportError:
         raise ConfigError(
-            "generating views needs the package diffusers: pip install mltta[diffusion]; or bring generated images "
-            "of your own, in a folder for each image"
+            "generating variations needs the package diffusers: pip install mltta[diffusion]. Or use generated images "
+            "of your own, in one folder per photo"
         ) from None
     try:
         pipeline = diffusers.StableDiffusionImageVariationPipeline.from_pretrained(MODEL, revision=REVISION)
     except OSError as error:
-        raise WeightsError(f"{MODEL} ({REVISION}) could not be loaded: {error}") from error
+        raise WeightsError(
+            f"{MODEL} ({REVISION}) is not available: {error}. It is downloaded from the Hugging Face hub once; on a "
+            "machine without network, copy the hub's cache (HF_HOME) there"
+        ) from error
     return pipeline.to(pick_device(device))  # type: ignore[no-any-return]
+
+
+def _refuse_others(out: Path, made_with: dict[str, float]) -> None:
+    """Keep variations of different settings apart."""
+    file = out / MADE_WITH
+    if not file.is_file():
+        with atomic.writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+            atomic.write(file, json.dumps(made_with).encode(), durable=False)
+    elif (kept := file.read_text(errors="replace")) != json.dumps(made_with):
+        raise ConfigError(
+            f"{out} holds variations made with {kept}, not {json.dumps(made_with)}: use another folder"
+        )
 
 
 def _file(folder: Path, j: int) -> Path:

@@ -1,4 +1,4 @@
-"""ZERO: the confident views vote, each for its likeliest label alone. No gradient, no text tower."""
+"""ZERO: each confident view votes for its top label. No gradient, no text tower."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from mltta.objectives import entropy, select_confident
 
 @dataclass(frozen=True)
 class ZeroConfig(ViewConfig):
-    """The paper's settings; votes alone leave most labels at nothing, so cosines order what has equally many."""
+    """The paper's settings. Votes alone leave most labels at zero, so cosines rank labels with equal votes."""
 
-    # The released program runs in half precision and divides by that kind's epsilon, which is not yet zero.
+    # The released program runs in half precision and divides by that type's epsilon, which is not zero.
     PRESETS = {"released": {"temperature": 2.0**-10, "cosine": 0.0}}
 
     select_ratio: float = 0.3
-    temperature: float = setting(0.0, "of the softmax by which a view votes; 0: for one label alone", least=0)
-    cosine: float = setting(1e-3, "weight of the mean cosine beside a vote; 1e-3 turns none over", least=0)
+    temperature: float = setting(0.0, "softmax temperature of the votes; 0: one label per vote", least=0)
+    cosine: float = setting(1e-3, "weight of the mean cosine; 1e-3 never overrides a vote", least=0)
 
 
 @register("zero", "votes of the confident views at zero temperature (NeurIPS 2024)")
 class Zero(Method):
-    """Votes of the confident views; a tie goes to what the next confident view shows.
+    """Votes of the confident views; ties are broken by the next most confident view.
 
-    The paper: https://arxiv.org/abs/2405.18330. It has one label an image; the order within equal votes is ours.
+    The paper: https://arxiv.org/abs/2405.18330. It assumes one label per image; the ranking within equal votes is ours.
     """
 
     Config = ZeroConfig
@@ -44,11 +44,11 @@ class Zero(Method):
         votes = torch.where(rows[..., None], self.votes(cosines), 0.0).sum(dim=1)  # (B, C)
         votes = votes + self.tie_break(votes, cosines.argmax(dim=-1), doubt.masked_fill(rows, torch.inf))
         kept = torch.where(rows[..., None], cosines, 0.0).sum(dim=1) / rows.sum(dim=1, keepdim=True)
-        # cosines of the worst labels may lie below 0, and no label has less than no vote
+        # cosines may be negative; shifted to [0, 1] so that no label scores below zero votes
         return {"view": votes + c.cosine * (kept + 1) / 2}
 
     def votes(self, cosines: Tensor) -> Tensor:
-        """How each view (B, N, C) divides its vote; labels that look exactly alike share it."""
+        """How each view (B, N, C) divides its vote; identical labels share it."""
         if self.config.temperature > 0:
             return (cosines / self.config.temperature).softmax(dim=-1)
         best = (cosines == cosines.amax(dim=-1, keepdim=True)).to(cosines.dtype)
@@ -56,11 +56,11 @@ class Zero(Method):
 
     @staticmethod
     def tie_break(votes: Tensor, shown: Tensor, doubt: Tensor) -> Tensor:
-        """One vote more (B, C), where several labels lead, for what the surest other view shows of them.
+        """One extra vote (B, C) among tied leading labels, from the most confident other view that shows one of them.
 
         Args:
-            shown: (B, N) the likeliest label of each view.
-            doubt: (B, N) the views' entropy, infinite for those that have voted.
+            shown: (B, N) top label of each view.
+            doubt: (B, N) entropy of the views, infinite for those that have voted.
         """
         leads = votes == votes.amax(dim=-1, keepdim=True)  # (B, C)
         doubt = doubt.masked_fill(~leads.gather(-1, shown), torch.inf)

@@ -1,4 +1,4 @@
-"""AP and mAP, of all images or apart by how many labels they have, and AP when the images are drawn again."""
+"""AP and mAP, for all images or by number of labels, and AP of bootstrap samples."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ Floats = NDArray[np.float64]
 Ties = Literal["grouped", "released"]
 Absent = Literal["zero", "skip"]
 
-#: (least, most) labels of an image, both inclusive, None for no limit
+#: (min, max) labels per image, both inclusive; None for no limit
 LABEL_BINS: Mapping[str, tuple[int, int | None]]
 LABEL_BINS = {"1-2": (1, 2), "3-4": (3, 4), "5-7": (5, 7), "8+": (8, None)}
 
 
 def columns(values: ArrayLike, targets: ArrayLike) -> Iterator[tuple[Array, Array]]:
-    """Each label's values and targets (N,), checked; only one label at a time is copied."""
+    """Yield each label's values and targets (N,), validated; only one label is copied at a time."""
     value, target = np.asarray(values), np.asarray(targets)
     if value.shape != target.shape or value.ndim != 2 or not value.size:
-        said = f"scores {value.shape} and targets {target.shape} must be the same (N, C), not empty"
+        said = f"scores {value.shape} and targets {target.shape} must have the same shape (N, C), not empty"
         raise ValueError(said)
     for c in range(value.shape[1]):
         column, truth = np.ascontiguousarray(value[:, c]), np.ascontiguousarray(target[:, c])
         if bad := int(np.count_nonzero(~np.isfinite(column))):
-            said = f"{bad} scores of label {c} (counted from 0) are NaN or infinite: they have no rank"
+            said = f"{bad} scores of label {c} (counted from 0) are NaN or infinite"
             raise ValueError(said)
         if not ((truth == 1) | (truth == 0) | (truth == -1)).all():
-            said = f"targets of label {c} (counted from 0) must be 1 present, 0 absent or -1 left out"
+            said = f"targets of label {c} (counted from 0) must be 1 (present), 0 (absent) or -1 (ignored)"
             raise ValueError(said)
         yield column, truth.astype(np.int8, copy=False)
 
@@ -52,16 +52,16 @@ def label_ap(score: Array, target: Array, ties: Ties) -> float:
 
 @dataclass(frozen=True)
 class Ranked:
-    """One label's P positives among its images; equal scores share the rank of the last of them."""
+    """One label's P positives among its images; ties get the rank of the last of them."""
 
-    order: NDArray[np.int32]  # images by descending score, down to the rank of the last positive
-    positive: NDArray[np.int32]  # (P,) images that have the label, in that order
-    rank: NDArray[np.int32]  # (P,) how many images stand at or above the positive
-    found: NDArray[np.int32]  # (P,) how many of those are positives
+    order: NDArray[np.int32]  # images by descending score, up to the last positive
+    positive: NDArray[np.int32]  # (P,) images with the label, in that order
+    rank: NDArray[np.int32]  # (P,) number of images ranked at or above the positive
+    found: NDArray[np.int32]  # (P,) number of positives among them
 
     @classmethod
     def of(cls, score: Array, target: Array) -> Ranked:
-        """Rank a label that has a positive; images with target -1 take no part."""
+        """Rank a label with at least one positive; images with target -1 are ignored."""
         kept = np.flatnonzero(target >= 0).astype(np.int32)
         order = kept[score[kept].argsort()[::-1]]
         ordered = score[order]
@@ -76,8 +76,8 @@ class Ranked:
         return float((self.found / self.rank).mean())
 
     def drawn(self, copies: NDArray[np.uint8]) -> Floats:
-        """AP of each of D draws, which hold copies (D, N) of the images; NaN for a draw without positives."""
-        # a copy is ranked among the other images, not among its own copies, which would lift rare positives
+        """AP of D bootstrap samples with copies (D, N) of the images; NaN for a sample without positives."""
+        # a copy is ranked among the other images, not its own copies, which would inflate the AP of rare labels
         ends, which = np.unique(self.rank, return_inverse=True)
         starts = np.append(0, ends[:-1])
         ordered = copies.take(self.order, axis=1)
@@ -90,19 +90,19 @@ class Ranked:
 
 
 def ratio(part: ArrayLike, whole: ArrayLike) -> Floats:
-    """part / whole, and 0 where whole is."""
+    """part / whole, and 0 if whole is 0."""
     part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
     return np.asarray(np.divide(part, whole, out=np.zeros_like(part), where=whole > 0))
 
 
 def average_precision(scores: ArrayLike, targets: ArrayLike, ties: Ties = "grouped") -> Floats:
-    """AP of each label, 0 to 1: the mean over positives of the precision at their rank.
+    """AP of each label, 0 to 1: mean precision at the ranks of the positives.
 
     Args:
         scores: (N, C), finite.
         targets: (N, C) of 1, 0 and -1.
-        ties: "grouped" gives equal scores one shared rank, as scikit-learn does, so that the order of the
-            images never matters; "released" ranks them as numpy's sort happens to leave them.
+        ties: "grouped" gives equal scores one shared rank, as in scikit-learn, independent of image order;
+            "released" ranks them in the order left by NumPy's sort.
 
     Returns:
         (C,) with 0 for a label without positives, as in the released code.
@@ -118,8 +118,8 @@ def mean_average_precision(
 ) -> float:
     """mAP in percent.
 
-    A label without positives counts as 0 with absent="zero", as in the released code and scikit-learn, and is left
-    out of the mean with "skip"; NaN when no label is left.
+    A label without positives counts as 0 with absent="zero", as in the released code and scikit-learn, and is
+    excluded from the mean with "skip". NaN if no label is left.
     """
     labels = columns(scores, targets)
     return _mean([label_ap(*own, ties) for own in labels if absent == "zero" or (own[1] == 1).any()])
@@ -131,11 +131,20 @@ def _mean(ap: list[float]) -> float:
 
 @dataclass(frozen=True)
 class CountBin:
-    """The images that have so many labels."""
+    """The images with a given number of labels."""
 
     images: int
-    labels: int  # those with a positive among the images
-    mean_ap: float  # over those labels, in percent; NaN when there are none
+    labels: int  # labels with at least one positive in the images
+    mean_ap: float  # over those labels, in percent; NaN if there are none
+
+
+def rows_by_count(
+    targets: ArrayLike, bins: Mapping[str, tuple[int, int | None]] = LABEL_BINS
+) -> dict[str, NDArray[np.intp]]:
+    """The images of each bin of label counts, by their rows."""
+    count = (np.asarray(targets) == 1).sum(axis=1)
+    ranges = ((name, least, np.inf if most is None else most) for name, (least, most) in bins.items())
+    return {name: np.flatnonzero((count >= least) & (count <= most)) for name, least, most in ranges}
 
 
 def by_label_count(
@@ -144,10 +153,8 @@ def by_label_count(
     bins: Mapping[str, tuple[int, int | None]] = LABEL_BINS,
     ties: Ties = "grouped",
 ) -> dict[str, CountBin]:
-    """mAP among the images with few and with many labels; ``bins`` says by name how many, as `LABEL_BINS` does."""
-    count = (np.asarray(targets) == 1).sum(axis=1)
-    ranges = ((name, least, np.inf if most is None else most) for name, (least, most) in bins.items())
-    rows = {name: np.flatnonzero((count >= least) & (count <= most)) for name, least, most in ranges}
+    """mAP by number of labels per image; ``bins`` maps names to ranges, as in `LABEL_BINS`."""
+    rows = rows_by_count(targets, bins)
     ap: dict[str, list[float]] = {name: [] for name in bins}
     for score, target in columns(scores, targets):
         for name, row in rows.items():

@@ -1,4 +1,4 @@
-"""How sure an mAP is, and a difference of two: samples of the images, drawn with replacement."""
+"""Confidence intervals of an mAP and of a difference: bootstrap samples of the images."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from numpy.typing import ArrayLike
 
 from mltta.metrics.average_precision import Absent, Floats, Ranked, columns, mean_average_precision, ratio
 
-DRAWN_AT_ONCE = 2**21  # images times draws that are held at a time
+DRAWN_AT_ONCE = 2**21  # images times draws in memory at once
 
 
 def bootstrap_map(
     scores: ArrayLike, targets: ArrayLike, draws: int = 1000, seed: int = 0, absent: Absent = "zero"
 ) -> Floats:
-    """mAP in percent of ``draws`` samples of the images with replacement, ties grouped, centred on the mAP.
+    """mAP in percent of ``draws`` bootstrap samples of the images, ties grouped, centred on the mAP.
 
-    The same seed draws the same samples, so that two methods' values can be subtracted draw by draw. A label that
-    has positives, but none in a sample, is left out of that sample's mean; ``absent`` is about labels that have none
-    at all. Besides a few draws, only each label's order of the images is held.
+    The same seed gives the same samples, so that two methods can be subtracted sample by sample. A label with
+    positives, but none in a sample, is excluded from that sample's mean; ``absent`` applies to labels without any
+    positives. Memory: a few draws, and each label's image order.
     """
     ranked = [Ranked.of(score, target) for score, target in columns(scores, targets) if (target == 1).any()]
     if not ranked:
@@ -35,9 +35,9 @@ def bootstrap_map(
             total += np.nan_to_num(ap)
             counted += ~np.isnan(ap)
         part[:] = np.where(counted > 0, ratio(total, counted), np.nan)
-    # Labels with few positives drop out of draws or rank higher in them, so the draws tell the spread, not the middle.
+    # Labels with few positives are missing from samples or rank higher in them, so only the spread is used.
     point = np.mean([label.average_precision() for label in ranked])
-    spread = np.nan_to_num(drawn - np.nanmean(drawn))  # a draw without any positive says nothing
+    spread = np.nan_to_num(drawn - np.nanmean(drawn))  # ignore samples without positives
     return np.asarray(100 * (point + spread) * (len(ranked) / labels if absent == "zero" else 1))
 
 
@@ -46,22 +46,22 @@ def interval(
 ) -> tuple[float, float, float]:
     """mAP in percent, with the low and high end of its 95% interval over images.
 
-    It says how far the mAP of other samples of as many images would lie. That AP of a label with few positives is
-    too high on average, as every positive finds itself, is left as it is: so mAP is defined.
+    It estimates the variation between samples of as many images. AP of labels with few positives is biased upwards,
+    as every positive is counted in its own rank; by definition of mAP, this is not corrected.
     """
     drawn = bootstrap_map(scores, targets, draws, seed, absent)
     return mean_average_precision(scores, targets, absent=absent), *interval_of(drawn, 0, 100)
 
 
 def interval_of(drawn: Floats, low: float = -np.inf, high: float = np.inf) -> tuple[float, float]:
-    """The ends of the 95% interval of samples, within the limits given."""
+    """The ends of the 95% interval of samples, clipped to the given limits."""
     ends = np.clip(np.percentile(drawn, [2.5, 97.5]), low, high)
     return float(ends[0]), float(ends[1])
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much higher the first mAP is, in percent points, with a 95% interval over images."""
+    """Difference of two mAPs in percentage points, with a 95% interval over images."""
 
     difference: float
     low: float
@@ -76,7 +76,7 @@ def paired_difference(
     seed: int = 0,
     absent: Absent = "zero",
 ) -> Difference:
-    """Compare two methods on the same images, both judged on the same draws."""
+    """Compare two methods on the same images, with the same bootstrap samples."""
     both = (scores_a, scores_b)
     drawn_a, drawn_b = (bootstrap_map(scores, targets, draws, seed, absent) for scores in both)
     map_a, map_b = (mean_average_precision(scores, targets, absent=absent) for scores in both)

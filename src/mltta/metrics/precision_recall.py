@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of the labels called present, and how far scores are from the share that is there."""
+"""Precision, recall and F1 of predicted label sets, and calibration error of scores."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mltta.metrics.average_precision import Floats, columns, ratio
 
 @dataclass(frozen=True)
 class SetMetrics:
-    """Precision, recall and F1 (0 to 1) of the labels called present; what would divide by zero is 0.
+    """Precision, recall and F1 (0 to 1) of predicted label sets; 0 if undefined.
 
-    The literature's OP, OR, OF1 count all pairs of image and label together; its CP and CR are the means of the
-    labels' precisions and recalls, and CF1 is the F1 of those two means. ``mean_f1`` is the mean of the labels' own
-    F1, which scikit-learn calls macro; the two differ.
+    The literature's OP, OR and OF1 count all image-label pairs together. CP and CR are the means of the labels'
+    precisions and recalls, and CF1 is the F1 of those two means. ``mean_f1`` is the mean of the labels' own
+    F1 (scikit-learn's macro F1), which differs.
     """
 
     precision: float  # OP
@@ -30,14 +30,14 @@ class SetMetrics:
     per_class_precision: Floats  # (C,)
     per_class_recall: Floats
     per_class_f1: Floats
-    positives: NDArray[np.int64]  # (C,) images that have the label
-    predicted: NDArray[np.int64]  # (C,) images said to have it
+    positives: NDArray[np.int64]  # (C,) images with the label
+    predicted: NDArray[np.int64]  # (C,) images predicted to have it
 
 
 def set_metrics(predicted: ArrayLike, targets: ArrayLike) -> SetMetrics:
-    """Compare the labels called present, (N, C) of booleans, with the targets."""
+    """Compare predicted label sets, boolean (N, C), with the targets."""
     if np.asarray(predicted).dtype != np.bool_:
-        raise ValueError("predicted must be booleans: compare scores with a threshold first")
+        raise ValueError("predicted must be boolean: apply a threshold to scores first")
     pairs = ((said, target, target == 1) for said, target in columns(predicted, targets))
     counts = [
         (np.sum(said & true), np.sum(said & (target >= 0)), np.sum(true)) for said, target, true in pairs
@@ -63,13 +63,13 @@ def set_metrics(predicted: ArrayLike, targets: ArrayLike) -> SetMetrics:
 
 
 def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = 15) -> float:
-    """Expected calibration error over all pairs of image and label, 0 to 1, in bins of equal width."""
-    # a bin starts with its lower edge, so that exactly 1 has a bin of its own, as in torchmetrics
+    """Expected calibration error over all image-label pairs, 0 to 1, with bins of equal width."""
+    # bins include their lower edge, so exactly 1 has its own bin, as in torchmetrics
     count, confidence, present = np.zeros((3, bins + 1))
     for probability, target in columns(probabilities, targets):
         probability, target = probability[target >= 0], target[target >= 0]
         if ((probability < 0) | (probability > 1)).any():
-            raise ValueError("probabilities must lie between 0 and 1: apply a softmax or sigmoid first")
+            raise ValueError("probabilities must be between 0 and 1: apply a softmax or sigmoid first")
         edges = np.linspace(0, 1, bins + 1, dtype=np.result_type(probability, np.float32))
         place = np.digitize(probability, edges) - 1
         count += np.bincount(place, minlength=bins + 1)

@@ -1,6 +1,6 @@
-"""The seam to the room `mltta.accelerate`: what may be done faster, and here the plain way of it.
+"""Interface to the optional package `mltta.accelerate`, and its plain implementation.
 
-The core knows this file and nothing behind it. `choose` opens the room by name, if it is wanted.
+The core imports only this file. `choose` imports the package if it is wanted.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from mltta.images.specs import ViewSpec
     from mltta.images.views import Preprocess
 
-#: set it to none, all, or names of tricks separated by commas, for a whole process
+#: environment variable: none, all, or names of optimizations separated by commas
 VARIABLE = "MLTTA_ACCELERATE"
 
 
 class Renderer(Protocol):
-    """Makes views where the image tower is."""
+    """Renders views on the image tower's device."""
 
     def render(self, images: Sequence[Tensor], spec: ViewSpec, seed: int, ids: Sequence[str]) -> Tensor:
-        """Views (B, N, 3, S, S) of images (H, W, 3), uint8; ids are what the randomness of each hangs on."""
+        """Views (B, N, 3, S, S) of images (H, W, 3), uint8; the ids seed each image's randomness."""
 
 
 class Acceleration:
-    """Nothing is sped up."""
+    """No optimizations."""
 
     def __init__(self, tricks: Collection[str] = ()):
-        #: the tricks that are on, by name
+        #: names of the enabled optimizations
         self.tricks = tricks
 
     def start(self, visual: torch.nn.Module) -> None:
@@ -46,27 +46,27 @@ class Acceleration:
     def image_tower(
         self, forward: Callable[[Tensor], Tensor], device: torch.device, dtype: torch.dtype, side: int
     ) -> ImageTower:
-        """Passes through an image tower."""
+        """Runs an image tower."""
         return ImageTower(forward, device, dtype, side)
 
     def label_encoder(self, tower: TextTower, prompts: Prompts, context: Tensor | None) -> LabelEncoder:
-        """Labels under contexts that can change."""
+        """Encodes labels with variable contexts."""
         return LabelEncoder(tower, prompts, context)
 
     def search(self, base: Tensor) -> Search:
-        """Nearest captions."""
+        """Searches the nearest captions."""
         return Search(base)
 
     def renderer(self, preprocess: Preprocess, device: torch.device, dtype: torch.dtype) -> Renderer | None:
-        """What makes views on the device; None: they are made on the CPU."""
+        """Renders views on the device; None renders them on the CPU."""
         return None
 
 
 def choose(device: torch.device, wanted: bool | str | None = None) -> Acceleration:
-    """The tricks for a device: all that serve it, none, or those named.
+    """The optimizations for a device: all that apply, none, or those named.
 
     Args:
-        wanted: True or "all", False or "none", or names separated by commas; None asks MLTTA_ACCELERATE, then all.
+        wanted: True or "all", False or "none", or comma-separated names; None reads MLTTA_ACCELERATE (default: all).
     """
     said = os.environ.get(VARIABLE, "all") if wanted is None else wanted
     if said in (False, "none"):
@@ -75,7 +75,7 @@ def choose(device: torch.device, wanted: bool | str | None = None) -> Accelerati
     names = set() if said in (True, "all") else {name.strip() for name in str(said).split(",")}
     if unknown := sorted(names - set(room.TRICKS)):
         wrong, right = ", ".join(unknown), ", ".join(room.TRICKS)
-        raise ConfigError(f"accelerate = {wrong}: give all, none, or some of {right}")
-    kind = "cuda" if device.type == "cuda" else "cpu"  # the file of the other is not even opened
+        raise ConfigError(f"unknown optimization {wrong}: use all, none, or some of {right}")
+    kind = "cuda" if device.type == "cuda" else "cpu"  # imports only the module for this device
     opened = import_module(f"{room.__name__}.{kind}")
     return getattr(opened, f"{kind.title()}Acceleration")(names or set(room.TRICKS))  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""One wrapper over open_clip models: images and texts in, unit features out."""
+"""Wrapper for open_clip models: images and texts in, unit features out."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ log = logging.getLogger("mltta")
 class Backbone:
     """A frozen open_clip model: ``encode_images``, ``encode_texts``, ``encode_labels``."""
 
-    #: the learned prompts it reads, see ``with_prompts``
+    #: its learned prompts, see ``with_prompts``
     prompts: AnyPrompts | None = None
-    #: whether the image tower reads the context too; then its features change with the context
+    #: whether image features depend on the context too
     reads_context = False
 
     def __init__(
@@ -64,10 +64,10 @@ class Backbone:
         self.context_length = int(getattr(self.tokenizer, "context_length", None) or 77)
         self.preprocess = Preprocess.from_open_clip(loaded.preprocess)
         self.tower = TextTower(self.model)
-        #: the model's own temperature, never 100 by habit
+        #: the model's own temperature, which is not always 100
         self.logit_scale = float(self.model.logit_scale.exp())
         self.model.visual.to(image_dtype, memory_format=torch.channels_last)
-        _ = self.image_fingerprint  # of the weights as they came, before anything is made of them
+        _ = self.image_fingerprint  # hash the original weights before they are converted
         self.acceleration.start(self.model.visual)
         self.image_tower = self._image_tower()
         self._local_towers: dict[LocalSpec, ImageTower] = {}
@@ -76,37 +76,37 @@ class Backbone:
 
     @property
     def engine(self) -> TorchEngine:
-        """Encodes photos and runs methods where the model is."""
+        """Encodes photos and runs methods on the model's device."""
         return TorchEngine(self)
 
     @cached_property
     def text_fingerprint(self) -> str:
-        """Hash of everything but the image tower: what a caption embedding depends on."""
+        """Hash of everything except the image tower: what a caption embedding depends on."""
         layers = [layer for name, layer in self.model.named_modules() if not name.startswith("visual")]
         quick = any(type(layer).__name__ == "QuickGELU" for layer in layers)
         own = {key: v for key, v in self.model.state_dict().items() if not key.startswith("visual.")}
-        # the same weights mean something else with another activation
+        # the same weights give other features with another activation
         return _digest("QuickGELU" if quick else "", own)
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it reads text as the embedded model does, whatever it is called: then that model's captions fit."""
+        """Whether its text tower is the embedded model's, whatever its name: then the built-in captions fit."""
         return self.text_fingerprint == embedded_text_tower()
 
     @cached_property
     def image_fingerprint(self) -> str:
-        """Hash of the image tower, its weights and its layers: what a view's feature depends on."""
+        """Hash of the image tower's weights and layers: what view features depend on."""
         visual = self.model.visual
         return _digest(repr(visual), visual.state_dict())
 
     @cached_property
     def renderer(self) -> Renderer | None:
-        """Makes views where the image tower is, as it wants them; None where they are made on the CPU."""
+        """Renders views on the image tower's device and in its precision; None if views are rendered on the CPU."""
         return self.acceleration.renderer(self.preprocess, self.device, self.image_dtype)
 
     @property
     def arithmetic(self) -> str:
-        """The precision that images are encoded in, in words."""
+        """The precision of image encoding, as text."""
         name = str(self.image_dtype).removeprefix("torch.")
         tf32 = self.device.type == "cuda" and name == "float32" and torch.backends.cudnn.allow_tf32
         return f"{name}, TF32 convolutions" if tf32 else name
@@ -117,11 +117,11 @@ class Backbone:
 
     @cached_property
     def local(self) -> Local | None:
-        """How the locations of the image tower's map are read, if it has one; prompts inside it rule that out."""
+        """Reads the local features of the image tower, if it has any; not available with prompts inside the tower."""
         return None if self.reads_context else local_path(self.model.visual)
 
     def tower_of(self, spec: AnySpec) -> ImageTower:
-        """What gives the features of a spec's views: (N, D) of crops, (N, L, D) of the inputs of local views."""
+        """The image tower for a spec: returns (N, D) for crops, (N, L, D) for local views."""
         if not isinstance(spec, LocalSpec):
             return self.image_tower
         if spec not in self._local_towers:
@@ -131,7 +131,7 @@ class Backbone:
         return self._local_towers[spec]
 
     def renderer_of(self, spec: AnySpec) -> Renderer | None:
-        """What makes a spec's pixels where the image tower is."""
+        """The device renderer for a spec, if there is one."""
         if not isinstance(spec, LocalSpec):
             return self.renderer
         if spec.size not in self._local_renderers:
@@ -140,24 +140,24 @@ class Backbone:
         return self._local_renderers[spec.size]
 
     def asarray(self, values: Array) -> Tensor:
-        """The same numbers as an array on the device that features are on."""
+        """The values as a tensor on the features' device."""
         return torch.as_tensor(values, device=self.device)
 
     def encode_images(self, pixels: Array) -> Tensor:
-        """Unit float32 features (N, D) of normalised images (N, 3, S, S)."""
+        """Unit float32 features (N, D) of normalized images (N, 3, S, S)."""
         return self.image_tower(torch.as_tensor(pixels))
 
     @torch.no_grad()
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Tensor:
-        """Unit float32 features (N, D) of sentences, on the CPU; a causal tower skips all padding."""
+        """Unit float32 features (N, D) of sentences, on the CPU; padding is skipped if the tower is causal."""
         if not texts:
-            raise ConfigError("no texts to encode")
+            raise ConfigError("no texts to encode: give at least one")
         tokens = self.tokenizer(list(texts), context_length=self.context_length)
         causal = self.tower.tunable and self.tower.causal
-        end = tokens.argmax(dim=-1)  # the end-of-text token has the highest id
+        end = self.tower.end_of(tokens) if causal else tokens[:, 0]
         order = end.argsort(stable=True) if causal else torch.arange(len(tokens))
 
-        @torch.no_grad()  # each thread has to be told
+        @torch.no_grad()  # gradient mode is per thread
         def some(rows: Tensor) -> Tensor:
             if not causal:
                 return self.model.encode_text(tokens[rows].to(self.device), normalize=True).cpu().float()  # type: ignore[no-any-return]
@@ -175,16 +175,16 @@ class Backbone:
     ) -> LabelEncoder:
         """The labels' text features as a function of the context in front of them.
 
-        Of several templates, or templates and descriptions, a label's feature is the normalised mean of the unit
-        features of all its prompts. It is fixed then: there is no single context to tune.
+        With several templates, or templates and descriptions, a label's feature is the normalized mean of the unit
+        features of all its prompts. It is fixed, because there is no single context to tune.
 
         Args:
-            labels: the label set; its ``texts`` go into the prompt.
-            template: text with one {}, whose words in front of the label start the context; or several, or the name
-                of a set, "openai" or "simple".
-            context: (M, W) learned or random vectors that replace those words, or (C, M, W), others for each label;
-                by default those of the learned prompts, if there are any.
-            descriptions: sentences by label that are prompts as they stand, or a JSON file of them.
+            labels: the label set; its ``texts`` are used in the prompt.
+            template: a text with one {}, whose words in front of the label initialize the context; or several, or the
+                name of a set, "openai" or "simple".
+            context: learned or random vectors (M, W) that replace those words, or (C, M, W), one context per label
+                (default: those of the learned prompts, if any).
+            descriptions: sentences by label, used as prompts without a template, or a JSON file of them.
         """
         templates = list_templates(template)
         sentences = None if descriptions is None else load_descriptions(descriptions, labels)
@@ -194,10 +194,10 @@ class Backbone:
             return self._under(labels, templates[0], context)
         if context is not None:
             raise ConfigError(
-                "context vectors take the place of one template's words, and an ensemble of templates has no single "
-                "context: give one template and no descriptions"
+                "context vectors replace the words of one template, so several templates have no single context: "
+                "give one template and no descriptions"
             )
-        # what is kept has lost its length, which counts where sentences are added
+        # vocabulary features are normalized, but sums with sentences need the original length
         total = self._ensemble(labels, templates, look_up=not sentences)  # (C, D)
         prompts = self._layout(labels, templates[0])
         if sentences:
@@ -208,7 +208,7 @@ class Backbone:
         return LabelEncoder(self.tower, prompts, None, F.normalize(total, dim=-1))
 
     def _ensemble(self, labels: LabelSet, templates: tuple[str, ...], look_up: bool) -> Tensor:
-        """Sums (C, D) of the labels' unit features under several templates; words of the vocabulary are looked up."""
+        """Sums (C, D) of the labels' unit features for several templates; words of the vocabulary are looked up."""
         kept = self._kept_vocabulary(templates) if look_up else None
         rows = [None if kept is None else kept.rows.get(text) for text in labels.texts]
         new = [i for i, row in enumerate(rows) if row is None]
@@ -225,12 +225,12 @@ class Backbone:
         return found
 
     def vocabulary(self, template: TemplateSource) -> Vocabulary:
-        """The words of all built-in lists and their features under these templates; made once and kept."""
+        """The words of all built-in lists and their features with these templates; computed once and cached."""
         templates = list_templates(template)
         kept = self._kept_vocabulary(templates)
         if kept is None:
             words = vocabulary_.words()
-            log.info("encoding %d everyday words for %s, once", len(words), self.name)
+            log.info("encoding %d vocabulary words for %s (cached afterwards)", len(words), self.name)
             labels = LabelSet(tuple(words), tuple(words), ((),) * len(words), "everyday words")
             kept = Vocabulary(words, self.encode_labels(labels, templates).features)
             name = vocabulary_.identity(self._reads, templates, words)
@@ -239,7 +239,7 @@ class Backbone:
         return kept
 
     def _kept_vocabulary(self, templates: tuple[str, ...]) -> Vocabulary | None:
-        """What is here already, ships with the model or is kept on this machine."""
+        """The vocabulary if it is in memory, included with the model or cached on this machine."""
         if templates not in self._vocabularies:
             kept = vocabulary_.find(vocabulary_.identity(self._reads, templates, vocabulary_.words()))
             if kept is None:
@@ -250,23 +250,23 @@ class Backbone:
 
     @property
     def _reads(self) -> str:
-        """What text features depend on: the tower, and the prompts it reads."""
+        """Key of text features: the tower, and its learned prompts."""
         return self.text_fingerprint + (f" {self.prompts.digest}" if self.prompts is not None else "")
 
     def _under(self, labels: LabelSet, template: str, context: Tensor | None = None) -> LabelEncoder:
-        """One template's labels; their context can be tuned where the tower has one."""
+        """Labels with one template; their context can be tuned if the tower allows it."""
         prompts = self._layout(labels, template, None if context is None else context.shape[-2])
         if self.tower.tunable:
             return self.acceleration.label_encoder(self.tower, prompts, context)
         if context is not None:
-            raise ConfigError(f"{self.name}: context vectors cannot be put into this text tower")
+            raise ConfigError(f"{self.name}: this text tower does not accept context vectors")
         return LabelEncoder(self.tower, prompts, None, self.encode_texts(prompts.texts).to(self.device))
 
     def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
         return build_prompts(self.tokenizer, labels.texts, template, self.context_length, n_context)
 
     def views(self, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
-        """What was encoded, one spec after another; a tower that reads the context gives it as a function of that."""
+        """The encoded views, spec by spec; a tower that depends on the context makes them a function of it."""
         return Views.of(encoded, specs)
 
 

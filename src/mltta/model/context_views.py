@@ -1,4 +1,4 @@
-"""The rows that a prompt is tuned on, which under some prompts change with the context."""
+"""The rows that a prompt is tuned on; with some prompts they change with the context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mltta.model.encoded import Encoded
 
 
 class Views:
-    """Rows (B, n, D) that a loss looks at: views, or captions in their place. The same under every context."""
+    """Rows (B, n, D) that a loss uses: views, or captions instead. Independent of the context."""
 
     #: whether ``views(contexts)`` differs from ``features``
     read_context = False
@@ -22,12 +22,12 @@ class Views:
 
     @classmethod
     def of(cls, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
-        """The views of some specs, one spec after another."""
+        """The views of some specs, in order."""
         return cls(torch.cat([encoded.features(spec) for spec in specs], dim=1))
 
     @property
     def features(self) -> Tensor:
-        """Unit features (B, n, D) under the initial context."""
+        """Unit features (B, n, D) for the initial context."""
         return self._given
 
     def take(self, chosen: Tensor) -> Views:
@@ -35,13 +35,13 @@ class Views:
         return Views(self._given.take_along_dim(chosen[..., None], dim=1))
 
     def clean(self, contexts: Tensor) -> Tensor:
-        """Features (B, 1, D) of view 0, the clean one, under contexts (B, M, W)."""
+        """Features (B, 1, D) of view 0, the clean one, for contexts (B, M, W)."""
         return self._given[:, :1]
 
     def __call__(self, contexts: Tensor) -> Tensor:
-        """Unit features (B, n, D) under contexts (B, M, W)."""
+        """Unit features (B, n, D) for contexts (B, M, W)."""
         return self._given
 
     def pull_back(self, contexts: Tensor, gradients: Tensor) -> Tensor:
-        """Gradients (B, n, D) of the features at contexts (B, M, W), brought back to the contexts."""
+        """Backpropagate feature gradients (B, n, D) to contexts (B, M, W)."""
         return torch.zeros_like(contexts)

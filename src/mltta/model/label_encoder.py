@@ -1,4 +1,4 @@
-"""Labels under contexts: unit text features as a function of the vectors in front of every label."""
+"""Text features of labels as a function of the context vectors in front of every label."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from mltta.errors import ConfigError, LabelError, WeightsError
 from mltta.model.passes import each
 from mltta.model.prompts import split_template, token_ids
 
-#: brings gradients (G, C, D) of the features back to contexts (G, M, W)
+#: backpropagates feature gradients (G, C, D) to contexts (G, M, W)
 PullBack = Callable[[Tensor], Tensor]
-#: on a CPU, labels that one thread encodes together
+#: on a CPU, number of labels that one thread encodes together
 LABELS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """C label prompts as token ids, with room for M context tokens in front of every label."""
+    """C label prompts as token ids, with M context tokens in front of every label."""
 
     texts: tuple[str, ...]
-    tokens: Tensor  # (C, context_length), the context's positions hold placeholder words
-    start: int  # position of the first context token: 1 behind a start token, else 0
+    tokens: Tensor  # (C, context_length), context positions contain placeholder words
+    start: int  # position of the first context token: 1 after a start token, else 0
     length: int  # M
-    end: Tensor  # (C,) position of the last token, the end-of-text token where there is one
+    end: Tensor  # (C,) position of the last token (end-of-text, if there is one)
 
 
 def build_prompts(
     tokenizer: Any, labels: Sequence[str], template: str, context_length: int, n_context: int | None = None
 ) -> Prompts:
-    """Lay out every label behind the template's words, or behind ``n_context`` placeholder words.
+    """Tokenize every label after the template's words, or after ``n_context`` placeholder words.
 
     Args:
         tokenizer: the backbone's open_clip tokenizer.
-        labels: the labels as they read in a prompt.
-        template: text with one {}; the words in front of it are the context.
-        context_length: how many tokens the text tower takes.
+        labels: the label texts used in prompts.
+        template: a text with one {}; the words in front of it are the context.
+        context_length: maximum number of tokens of the text tower.
         n_context: number of learned context vectors that replace the template's words.
     """
     before, after = split_template(template)
@@ -56,34 +56,34 @@ def build_prompts(
     for label, ids in zip(labels, bare, strict=True):
         if len(ids) > room:
             raise LabelError(
-                f"label {label[:60]!r} is too long: its prompt takes {len(ids)} tokens "
-                f"and this model reads {room}. Shorten the label."
+                f"label {label[:60]!r} is too long: its prompt has {len(ids)} tokens, "
+                f"but this model takes at most {room}. Shorten the label."
             )
     end = tokens.new_tensor([start + len(ids) for ids in bare]).clamp(max=context_length - 1)
     return Prompts(texts, tokens, start, n_before, end)
 
 
 class TextTower:
-    """The parts of an open_clip text tower, whether it sits on the model (CLIP) or in ``model.text``."""
+    """The parts of an open_clip text tower, either on the model itself (CLIP) or in ``model.text``."""
 
     def __init__(self, model: nn.Module) -> None:
         root: Any = model if hasattr(model, "token_embedding") else getattr(model, "text", None)
         self.root = root
-        #: whether context vectors can be put in front of a label at all
+        #: whether the tower accepts context vectors
         self.tunable = hasattr(root, "token_embedding") and getattr(root, "cls_emb", None) is None
         if not self.tunable:
             return
         if not hasattr(root.transformer, "resblocks"):
             raise WeightsError(
-                "this text tower has no transformer.resblocks, as in a version of open_clip that mltta does not "
-                "support: pip install 'open_clip_torch>=3,<4'"
+                "this text tower has no transformer.resblocks; this version of open_clip is not "
+                "supported: pip install 'open_clip_torch>=3,<4'"
             )
         self.blocks = list(root.transformer.resblocks)
         self.pool: str = getattr(root, "text_pool_type", None) or root.pool_type
         self.mask: Tensor | None = root.attn_mask
         self.width: int = root.positional_embedding.shape[1]
-        self.deep: list[Tensor] = []  # MaPLe's prompts (M, W) of the blocks behind the first
-        #: causal, pooled at the end-of-text token, blocks of the plain kind: the fast path is exact
+        self.deep: list[Tensor] = []  # MaPLe's prompts (M, W) of the blocks after the first
+        #: causal, pooled at the end-of-text token, with standard blocks: the fast path is exact
         self.causal = (
             self.mask is not None
             and self.pool in ("argmax", "eos")
@@ -97,8 +97,15 @@ class TextTower:
     def embed(self, tokens: Tensor) -> Tensor:
         return self.root.token_embedding(tokens)  # type: ignore[no-any-return]
 
+    def end_of(self, tokens: Tensor) -> Tensor:
+        """Where the end-of-text token of each row (S, L) is: CLIP's has the highest id, that of others a known one."""
+        if self.pool != "eos":
+            return tokens.argmax(dim=-1)
+        own = self.root.text_eos_id if hasattr(self.root, "text_eos_id") else self.root.eos_id
+        return tokens.eq(own).int().argmax(dim=-1)
+
     def project(self, x: Tensor) -> Tensor:
-        """Final norm, projection and unit length of pooled tokens (..., W)."""
+        """Final norm, projection and normalization of pooled tokens (..., W)."""
         x = self.root.ln_final(x)
         projection = self.root.text_projection
         if projection is not None:
@@ -106,7 +113,7 @@ class TextTower:
         return F.normalize(x, dim=-1)
 
     def run(self, x: Tensor, end: Tensor) -> Tensor:
-        """The plain path: embedded sequences (S, L, W) through the blocks as they are, pooled, (S, D)."""
+        """Run embedded sequences (S, L, W) through the blocks without optimizations, and pool them to (S, D)."""
         length = x.shape[1]
         x = x + self.positions[:length]
         mask = None if self.mask is None else self.mask[:length, :length]
@@ -116,7 +123,7 @@ class TextTower:
         return self.project(x[torch.arange(x.shape[0], device=x.device), at])
 
     def deepen(self, i: int, x: Tensor) -> Tensor:
-        """What enters block i (S, L, W): its prompts, where it has some, overwrite what is behind the start token."""
+        """Input of block i (S, L, W); its deep prompts, if any, overwrite the positions after the start token."""
         if not 0 < i <= len(self.deep):
             return x
         prompt = self.deep[i - 1][: x.shape[1] - 1].expand(x.shape[0], -1, -1)
@@ -135,9 +142,9 @@ class LabelEncoder:
     ):
         """Args:
         tower: the backbone's text tower.
-        prompts: the labels laid out as tokens.
-        context: (M, W) initial context vectors, or (C, M, W), one a label; None for the template's own words.
-        features: (C, D) ready features, for a tower whose context cannot be tuned.
+        prompts: the tokenized labels.
+        context: (M, W) initial context vectors, or (C, M, W), one per label; None for the template's own words.
+        features: (C, D) precomputed features, for a tower whose context cannot be tuned.
         """
         self._tower, self._prompts, self._features = tower, prompts, features
         self._initial: tuple[Tensor, PullBack] | None = None
@@ -155,7 +162,7 @@ class LabelEncoder:
         self.context = context.detach().to(device, torch.float32)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the graph of the first step, which belongs to this process."""
+        """Drop the graph of the first step, which is specific to this process."""
         return self.__dict__ | {"_initial": None}
 
     def __len__(self) -> int:
@@ -163,25 +170,25 @@ class LabelEncoder:
 
     @property
     def features(self) -> Tensor:
-        """(C, D) unit features under the initial context, computed once, without a graph behind them."""
+        """(C, D) unit features for the initial context, computed once, without a graph."""
         if self._features is None:
             self._features = self._found()
         return self._features
 
     def _found(self) -> Tensor:
-        """On a CPU long lists are divided among threads, each of which has its labels to itself."""
+        """Compute the features; on a CPU, long lists are split among threads."""
         device = self.context.device
         if device.type != "cpu" or len(self) <= LABELS_AT_ONCE:
             return each(self, [self.context[None]], device)[0][0]
 
-        @torch.no_grad()  # each thread has to be told
+        @torch.no_grad()  # gradient mode is per thread
         def some(rows: Tensor) -> Tensor:
             return self.plain(self.context[None], rows)[0]
 
         return torch.cat(each(some, torch.split(torch.arange(len(self)), LABELS_AT_ONCE), device))
 
     def initial(self) -> tuple[Tensor, PullBack]:
-        """``linearize`` at the initial context, kept: every image's first step starts from it."""
+        """``linearize`` at the initial context, cached: every image's first step starts from it."""
         if self._initial is None:
             self._initial = each(self.linearize, [self.context[None]], self.context.device)[0]
         return self._initial
@@ -190,11 +197,11 @@ class LabelEncoder:
     def __call__(self, contexts: Tensor) -> Tensor:
         return self.plain(contexts)
 
-    @torch.enable_grad()  # whatever the caller is doing
+    @torch.enable_grad()  # independent of the caller's mode
     def linearize(self, contexts: Tensor) -> tuple[Tensor, PullBack]:
         """Features at contexts (B, M, W), and the pull-back of feature gradients (G, C, D) to (G, M, W).
 
-        G equals B, or B is 1 and G gradients are pulled back through the one shared forward.
+        G equals B, or B is 1 and G gradients are pulled back through the one shared forward pass.
         """
         leaf = contexts.detach().requires_grad_()
         features = self.plain(leaf)
@@ -202,17 +209,17 @@ class LabelEncoder:
 
     @property
     def plain_tokens(self) -> int:
-        """How many tokens ``plain`` runs for one context."""
+        """Number of tokens that ``plain`` processes per context."""
         return len(self) * self._plain_length()
 
     def _plain_length(self) -> int:
         return int(self._end.max()) + 1 if self._tower.causal else self._tokens.shape[1]
 
     def plain(self, contexts: Tensor, rows: Tensor | slice = slice(None)) -> Tensor:
-        """Every prompt as a whole sequence; what a causal tower cannot see, behind the longest prompt, is left out.
+        """Encode every prompt as a full sequence, without the padding that a causal tower cannot see.
 
         Args:
-            rows: of these labels only.
+            rows: only these labels.
         """
         p, tower = self._prompts, self._tower
         length, end = self._plain_length(), self._end[rows]
@@ -229,8 +236,8 @@ def pull(
     """Vector-Jacobian products of features (1 or G, C, D) for gradients (G, C, D).
 
     Args:
-        retain: keep the graph for another time.
-        batched: all in one backward pass, which not every kernel can.
+        retain: keep the graph for another call.
+        batched: all in one backward pass, which not every kernel supports.
     """
 
     def back(some: Tensor, **how: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""Prompts that were learned beforehand, CoOp's and MaPLe's: what they are made of, and their files."""
+"""Learned prompts of CoOp and MaPLe, and their files."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
 
 FORMAT = "mltta-prompts-2"
-#: without a checksum
+#: older format, without a checksum
 UNCHECKED = "mltta-prompts-1"
-#: no learned vector comes near this; word vectors of CLIP stay below 1
+#: plausible maximum of learned vectors; word vectors of CLIP stay below 1
 LARGEST = 1000.0
 _LEARNER = "prompt_learner."
 log = logging.getLogger("mltta")
@@ -36,24 +36,24 @@ log = logging.getLogger("mltta")
 
 @dataclass(frozen=True, eq=False)
 class LearnedPrompts:
-    """Learned tensors by the names of the released checkpoints, and what is known about them."""
+    """Learned tensors, named as in the released checkpoints, with their metadata."""
 
     tensors: Mapping[str, Tensor]
-    #: what a file of ours says: the model and the hash of its text tower, the labels, how they were trained
+    #: metadata of our files: the model and the hash of its text tower, the labels, the training
     about: Mapping[str, Any] = field(default_factory=dict)
     source: str = "learned prompts"
     kind: ClassVar[str]
-    #: as a table calls them
+    #: name in tables
     title: ClassVar[str]
 
     @property
     def context(self) -> Tensor:
-        """The vectors (M, W) that stand before a label; CoOp's may be (C, M, W), others for each label."""
+        """The vectors (M, W) in front of a label; CoOp's may be (C, M, W), one context per label."""
         return self.tensors["ctx"]
 
     @cached_property
     def digest(self) -> str:
-        """Names the prompts by their values, so that what was made with others is never taken for theirs."""
+        """Hash of the prompts' values, which identifies results computed with them."""
         digest = hashlib.blake2b(self.kind.encode(), digest_size=8)
         for name, value in sorted(self.tensors.items()):
             digest.update(f"{name} {tuple(value.shape)}".encode())
@@ -65,25 +65,25 @@ class LearnedPrompts:
         return self.context
 
     def check(self, backbone: Backbone) -> None:
-        """Refuse a backbone that these prompts cannot have been learned for."""
+        """Raise if these prompts cannot have been learned for a backbone."""
         if not backbone.tower.tunable:
-            raise ConfigError(f"{backbone.name}: context vectors cannot be put into this text tower")
+            raise ConfigError(f"{backbone.name}: this text tower does not accept context vectors")
         if self.context.shape[-1] != backbone.tower.width:
             raise ConfigError(
-                f"{self.source} was learned for another model: its vectors are {self.context.shape[-1]} wide, and the "
-                f"text tower of {backbone.name} is {backbone.tower.width} wide"
+                f"{self.source} was learned for another model: its vectors have width {self.context.shape[-1]}, but "
+                f"the text tower of {backbone.name} has width {backbone.tower.width}"
             )
         own = self.about.get("text_tower")
         if own is not None and own != backbone.text_fingerprint:
             raise ConfigError(
-                f"{self.source} was learned for {self.about.get('model', 'another model')} (weights {own[:8]}), and "
-                f"{backbone.name} is {backbone.text_fingerprint[:8]}: take prompts learned for this model"
+                f"{self.source} was learned for {self.about.get('model', 'another model')} (weights {own[:8]}), but "
+                f"{backbone.name} has weights {backbone.text_fingerprint[:8]}: use prompts learned for this model"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class CoOp(LearnedPrompts):
-    """Vectors in place of the template's words; the images are encoded as ever."""
+    """Vectors that replace the template's words; image encoding is unchanged."""
 
     kind: ClassVar[str] = "coop"
     title: ClassVar[str] = "CoOp"
@@ -96,25 +96,25 @@ class CoOp(LearnedPrompts):
             )
 
     def for_labels(self, labels: LabelSet) -> Tensor:
-        """One context for all labels, or one for each if they are as many as it was made for."""
+        """One context for all labels, or one per label if their number matches."""
         if self.context.ndim == 2:
             return self.context
         if len(self.context) != len(labels):
             raise ConfigError(
-                f"{self.source} holds a context for each of {len(self.context)} labels and cannot serve a list of "
-                f"{len(labels)}: give the labels it was trained with, in their order, or a checkpoint whose context "
+                f"{self.source} has one context for each of {len(self.context)} labels, which does not fit a list of "
+                f"{len(labels)}: use the labels it was trained with, in order, or a checkpoint whose context "
                 "is shared by all labels"
             )
         trained = self.about.get("labels")
         if trained is not None and tuple(trained) != labels.names:
-            message = f"{self.source} holds a context for each label, and the labels given are others"
+            message = f"{self.source} has one context per label, but was trained with other labels"
             raise ConfigError(message)
         return self.context
 
 
 @dataclass(frozen=True, eq=False)
 class MaPLe(LearnedPrompts):
-    """Vectors before the labels and, by way of linear layers, behind the patches of the image; deeper ones in both.
+    """Vectors in front of the labels and, via linear layers, after the image patches; deeper blocks add more to both.
 
     ``ctx`` (M, W), ``proj.weight`` (W', W), ``proj.bias`` (W',); for each deeper block i ``compound_prompts_text.i``
     (M, W), ``compound_prompt_projections.i.weight`` (W', W) and ``.bias`` (W',).
@@ -126,7 +126,7 @@ class MaPLe(LearnedPrompts):
     def __post_init__(self) -> None:
         tensors = self.tensors
         if self.context.ndim != 2 or tensors["proj.weight"].ndim != 2:
-            raise WeightsError(f"{self.source}: MaPLe's context and its projection are matrices")
+            raise WeightsError(f"{self.source}: MaPLe's context and projection must be matrices")
         shape, layer = self.context.shape, tensors["proj.weight"].shape
         wanted = {"ctx": shape, "proj.weight": (layer[0], shape[1]), "proj.bias": (layer[0],)}
         for i in range(self.deeper):
@@ -136,12 +136,12 @@ class MaPLe(LearnedPrompts):
         for name in {**wanted, **tensors}:
             found = tuple(tensors[name].shape) if name in tensors else "missing"
             if name not in wanted or found != tuple(wanted[name]):
-                said = f"should be {tuple(wanted[name])}" if name in wanted else "does not belong there"
-                raise WeightsError(f"{self.source} is no MaPLe checkpoint: {name} {said}, found {found}")
+                said = f"should be {tuple(wanted[name])}" if name in wanted else "is unexpected"
+                raise WeightsError(f"{self.source} is not a MaPLe checkpoint: {name} {said}, found {found}")
 
     @property
     def deeper(self) -> int:
-        """How many blocks behind the first get prompts of their own."""
+        """How many blocks after the first have their own prompts."""
         return sum(name.startswith("compound_prompts_text.") for name in self.tensors)
 
 
@@ -149,21 +149,21 @@ AnyPrompts: TypeAlias = CoOp | MaPLe
 
 
 def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
-    """Read prompts: a file of ours, a released checkpoint (``model.pth.tar-50``) or a bare tensor of context vectors;
-    or "hf-hub:ORG/NAME", which holds one such file as safetensors.
+    """Load prompts from one of our files, a released checkpoint (``model.pth.tar-50``), a bare tensor of context
+    vectors, or "hf-hub:ORG/NAME" (a repository with one such safetensors file).
 
-    Whatever the file, only tensors are read and nothing in it runs.
+    Only tensors are read; no code in the file is executed.
     """
     file = _fetched(os.fspath(path)) if os.fspath(path).startswith(hub.PREFIX) else Path(path)
     about, header = _about(file)
     found, _ = read_file(file)
     sum_ = header.pop(checksums.CHECKSUM, None)
     if sum_ is not None and sum_ != checksums.of_tensors(found, header):
-        raise WeightsError(f"{file} is damaged: its checksum does not fit. Fetch it again.")
+        raise WeightsError(f"{file} is damaged: its checksum does not match. Download it again.")
     held = tensors_by_name({"ctx": found} if isinstance(found, Tensor) else found)
     if not held:
-        raise WeightsError(f"{file} holds no prompts: neither tensors nor a checkpoint with a state_dict")
-    if len(held) == 1 and not about:  # a bare tensor, whatever it is called
+        raise WeightsError(f"{file} contains no prompts: neither tensors nor a checkpoint with a state_dict")
+    if len(held) == 1 and not about:  # a bare tensor with any name
         held = {"ctx": next(iter(held.values()))}
     names = {key.removeprefix(_LEARNER): value for key, value in held.items()}
     maple = any(name.startswith("compound_prompt") for name in names) or "proj.weight" in names
@@ -171,41 +171,43 @@ def load_prompts(path: str | os.PathLike[str]) -> AnyPrompts:
     own = [name for name in names if (name.startswith(learned) if maple else name == "ctx")]
     tensors = {name: names[name].detach().float().contiguous() for name in own}
     if "ctx" not in tensors:
-        lack = f"there is no tensor called ctx or {_LEARNER}ctx in it, as CoOp and MaPLe have"
-        raise WeightsError(f"{file} holds no prompts: {lack}")
+        lack = f"it has no tensor named ctx or {_LEARNER}ctx, as in CoOp and MaPLe"
+        raise WeightsError(f"{file} contains no prompts: {lack}")
     for name, value in tensors.items():
         if not value.isfinite().all():
-            raise WeightsError(f"{file}: some of its numbers are not finite, so it cannot be used")
+            raise WeightsError(f"{file} contains values that are not finite, so it cannot be used")
         if value.numel() and value.abs().max() > LARGEST:
             raise WeightsError(
-                f"{file}: {name} goes up to {float(value.abs().max()):g}, beyond reason for learned prompts: the file "
-                "is damaged or something else"
+                f"{file}: {name} has values up to {float(value.abs().max()):g}, too large for learned prompts: it "
+                "is damaged or contains something else"
             )
     if maple and "proj.weight" not in tensors:
-        raise WeightsError(f"{file} is no MaPLe checkpoint: {_LEARNER}proj.weight is missing")
+        raise WeightsError(f"{file} is not a MaPLe checkpoint: {_LEARNER}proj.weight is missing")
     return (MaPLe if maple else CoOp)(tensors, about, str(file))
 
 
 def _fetched(name: str) -> Path:
-    """The one file of prompts of a repository on the hub."""
+    """Fetch the prompts file of a repository on the hub."""
     files = sorted(hub.pull(name).glob("*.safetensors"))
     if len(files) != 1:
-        raise WeightsError(f"{name} holds {len(files)} safetensors files; a repository of prompts holds one")
+        raise WeightsError(
+            f"{name} has {len(files)} safetensors files; expected a repository with exactly one"
+        )
     return files[0]
 
 
 def push_prompts(prompts: AnyPrompts, name: str, private: bool = False) -> str:
-    """Send prompts to ORG/NAME on the hub, made if need be, and return its address."""
+    """Upload prompts to ORG/NAME on the hub, creating it if needed, and return its address."""
     with tempfile.TemporaryDirectory() as folder:
         save_prompts(prompts, Path(folder) / "prompts.safetensors")
         return hub.push(folder, name, private, what=prompts.source or "the prompts")
 
 
 def save_prompts(prompts: AnyPrompts, path: str | os.PathLike[str]) -> Path:
-    """Write one safetensors file; what is known about the prompts is JSON in its header."""
+    """Save prompts to a safetensors file; their metadata is JSON in its header."""
     file = Path(path)
     if file.suffix != ".safetensors":
-        raise ConfigError(f"{file}: prompts are saved as .safetensors, name the file so")
+        raise ConfigError(f"{file}: prompts are saved as .safetensors; change the extension")
     header = {"mltta": json.dumps({"format": FORMAT, "kind": prompts.kind, **prompts.about})}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -216,7 +218,7 @@ def save_prompts(prompts: AnyPrompts, path: str | os.PathLike[str]) -> Path:
 
 
 def _about(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a file of ours says about the prompts, and its header as it is; nothing for any other."""
+    """Metadata and raw header of one of our files; empty for any other file."""
     from safetensors import SafetensorError, safe_open
 
     if file.suffix != ".safetensors" or not file.is_file():
@@ -227,14 +229,14 @@ def _about(file: Path) -> tuple[dict[str, Any], dict[str, str]]:
         said = header.get("mltta")
         about = {} if said is None else json.loads(said)
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise WeightsError(f"{file} is not a file of prompts that can be read: {explain(error)}") from error
+        raise WeightsError(f"{file} is not a readable prompts file: {explain(error)}") from error
     if not isinstance(about, dict) or about.get("format", FORMAT) not in (FORMAT, UNCHECKED):
-        raise WeightsError(f"{file} is not a file of prompts that this version reads")
+        raise WeightsError(f"{file} is not a prompts file of a supported version")
     if about and checksums.CHECKSUM not in header:
         if about.get("format") == FORMAT:
-            raise WeightsError(f"{file} is damaged: its checksum is missing. Fetch it again.")
-        log.info("%s was written before checksums were kept, so damage to it cannot be told", file)
+            raise WeightsError(f"{file} is damaged: its checksum is missing. Download it again.")
+        log.info("%s has no checksum (older format), so damage cannot be detected", file)
     for name, kind in (("model", str), ("text_tower", str), ("labels", list)):
         if name in about and not isinstance(about[name], kind):
-            raise WeightsError(f"{file} is not a file of prompts that can be read: its {name} makes no sense")
+            raise WeightsError(f"{file} is not a readable prompts file: invalid {name}")
     return {name: value for name, value in about.items() if name not in ("format", "kind")}, header

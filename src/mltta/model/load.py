@@ -1,4 +1,4 @@
-"""A model by its name, folder or file, ready on a device."""
+"""Load a model by name, folder or file, ready on a device."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def load_backbone(
         model: "RN50", "RN101", "ViT-B/32", "ViT-B/16", any open_clip "NAME" or "NAME:TAG",
             "hf-hub:ORG/REPO[@REVISION]", or a folder with open_clip_config.json.
         weights: a pretrained tag, or a local file (safetensors, state_dict, OpenAI's .pt archive).
-        device: "auto" takes a GPU where there is one.
-        image_dtype: precision of the image tower, float32, bfloat16 or float16, by default bfloat16 on a GPU and
-            float32 on a CPU; texts and scores stay in float32.
-        quick_gelu: the activation a local file was trained with.
-        allow_torchscript: open OpenAI's original archive, which is a program.
-        allow_remote_code: run the Python that a model's tokenizer brings, if its settings ask for that.
-        random_weights: an untrained model, for benchmarks; `Tagger` refuses it.
-        prompts: CoOp's or MaPLe's learned prompts, or a file of them.
-        accelerate: False does everything the plain way; names of tricks choose some (`mltta.accelerate.TRICKS`).
+        device: "auto" uses a GPU if there is one.
+        image_dtype: precision of the image tower: float32, bfloat16 or float16 (default: bfloat16 on a GPU, float32 on
+            a CPU). Texts and scores are always float32.
+        quick_gelu: whether a local file was trained with the QuickGELU activation.
+        allow_torchscript: open OpenAI's original archive (may execute code).
+        allow_remote_code: run Python code included in a model's tokenizer, if its settings request it.
+        random_weights: create an untrained model, for benchmarks; `Tagger` refuses it.
+        prompts: learned prompts (CoOp or MaPLe), or a file of them.
+        accelerate: False disables optimizations; names enable some of them (`mltta.accelerate.TRICKS`).
     """
     loaded = weights_.load(
         model,
@@ -65,30 +65,30 @@ def load_backbone(
 
 
 def pick_device(device: str | torch.device) -> torch.device:
-    """Resolve "auto", an NVIDIA GPU where there is one, and say plainly when a device is not there.
+    """Resolve "auto" to an NVIDIA GPU if there is one, and raise if a device is not available.
 
-    Apple's "mps" is taken when it is asked for; it has not been tried.
+    Apple's "mps" is used on request only; it is untested.
     """
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
         if chosen.type not in ("cpu", "cuda", "mps"):
-            raise RuntimeError("another kind")
+            raise RuntimeError("unsupported device type")
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
         there = ", ".join(["cpu", *gpus, *["mps"] * torch.backends.mps.is_available()])
-        raise ConfigError(f"device {str(device)!r} is not available; here there is {there}") from error
+        raise ConfigError(f"device {str(device)!r} is not available; choose from {there}") from error
     return chosen
 
 
 def pick_dtype(dtype: torch.dtype | str | None, device: torch.device) -> torch.dtype:
-    """The precision of an image tower: as told, else bfloat16 on an NVIDIA GPU and float32 elsewhere."""
+    """The precision of an image tower: as given, else bfloat16 on an NVIDIA GPU and float32 elsewhere."""
     if dtype is None:
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype not in DTYPES:
-        raise ConfigError(f"images in {dtype!r}: choose from {', '.join(DTYPES)}")
+        raise ConfigError(f"unknown precision {dtype!r} for images: choose from {', '.join(DTYPES)}")
     return DTYPES[dtype]

@@ -1,17 +1,17 @@
-"""Local features: what each location of an image tower's map says, in the space of the labels.
+"""Local features: a feature per location of an image tower's map, in the space of the labels.
 
-How a location is brought into that space depends on how the tower pools its map:
+How a location is projected into that space depends on how the tower pools its map:
 
-| tower | location | the mean of all locations is |
+| tower | location | mean of all locations |
 |---|---|---|
 | CNN, averaged, linear head (EfficientNet, FastViT) | through the head | the global feature, exactly |
-| CNN, averaged, then normed (ConvNeXt) | normed as the pooled map is, through the head | the global feature, exactly |
-| ViT, averaged, normed after | normed as the pooled map is, projected | the global feature, exactly |
+| CNN, averaged, then normed (ConvNeXt) | pooled map's norm, then the head | the global feature, exactly |
+| ViT, averaged, normed after | pooled map's norm, then projected | the global feature, exactly |
 | ViT, class token | last block without mixing (MaskCLIP, TagCLIP) | another feature |
 | CLIP's ResNets | value path of the attention pool (MaskCLIP) | another feature |
-| ViT with attention pooling (SigLIP) | alone through the pool | another feature |
+| ViT with attention pooling (SigLIP) | through the pool on its own | another feature |
 
-A ViT reads other input sizes by interpolated positions. A tower that fits none of these has no local path.
+A ViT supports other input sizes by interpolating its positions. Towers of other types have no local path.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from torch import Tensor, nn
 from mltta.images.specs import LocalSpec
 from mltta.model.vit import is_plain, patch_tokens, plain_blocks, positions
 
-#: features (N, h, w, D), not of unit length, of images (N, 3, S, S) of any size
+#: unnormalized features (N, h, w, D) of images (N, 3, S, S) of any size
 Local = Callable[[Tensor], Tensor]
 
 
 def local_path(visual: nn.Module) -> Local | None:
-    """How to read the locations of a tower, or None if there is no way."""
+    """The function that reads a tower's locations, or None if it is not supported."""
     if isinstance(visual, ModifiedResNet):
         return partial(_clip_resnet, visual)
     if isinstance(visual, VisionTransformer):
@@ -55,7 +55,7 @@ def _timm_path(visual: Any) -> Local | None:
         plain = getattr(getattr(trunk, "attn_pool", None), "pos_embed", 0) is None
         fits = plain and trunk.global_pool == "map" and trunk.num_prefix_tokens == 0
         return partial(_attention_pooled, visual) if fits else None
-    if hasattr(trunk, "patch_embed"):  # other transformers lay their maps out in other ways
+    if hasattr(trunk, "patch_embed"):  # other transformers have other map layouts
         return None
     pools = [getattr(place, "global_pool", None) for place in (trunk, getattr(trunk, "head", None))]
     averaged = any(pool == "avg" or getattr(pool, "pool_type", "") == "avg" for pool in pools)
@@ -63,13 +63,13 @@ def _timm_path(visual: Any) -> Local | None:
 
 
 def _cnn(visual: Any, pixels: Tensor) -> Tensor:
-    """A timm network whose map is averaged, and its projection."""
+    """A timm network with average pooling, and its projection."""
     trunk = visual.trunk
     cells = trunk.forward_features(pixels)  # (N, C, h, w)
     n, channels, h, w = cells.shape
     norm = getattr(getattr(trunk, "head", None), "norm", None)
     if isinstance(norm, nn.LayerNorm):
-        # the norm stands behind the average: its statistics are those of the average, for every location
+        # the norm follows the average, so every location uses the statistics of the average
         normed = _normed_as(norm, cells.mean(dim=(2, 3)), cells.flatten(2).transpose(1, 2))  # (N, L, C)
         for name in ("pre_logits", "fc"):
             normed = getattr(trunk.head, name, nn.Identity())(normed)
@@ -79,7 +79,7 @@ def _cnn(visual: Any, pixels: Tensor) -> Tensor:
 
 
 def _clip_resnet(visual: Any, pixels: Tensor) -> Tensor:
-    """The value path of the attention pool: no position, no mixing of locations."""
+    """The value path of the attention pool: no positions, no mixing of locations."""
     x = visual.stem(pixels)
     for layer in (visual.layer1, visual.layer2, visual.layer3, visual.layer4):
         x = layer(x)
@@ -88,7 +88,7 @@ def _clip_resnet(visual: Any, pixels: Tensor) -> Tensor:
 
 
 def _class_token(visual: Any, pixels: Tensor) -> Tensor:
-    """A ViT pooled at its class token: in the last block each location attends to itself alone."""
+    """A ViT pooled at its class token: in the last block each location attends only to itself."""
     x, grid = patch_tokens(visual, pixels)
     x = visual.ln_pre(x)
     for block in list(visual.transformer.resblocks)[:-1]:
@@ -97,7 +97,7 @@ def _class_token(visual: Any, pixels: Tensor) -> Tensor:
 
 
 def unmixed(visual: Any, x: Tensor) -> Tensor:
-    """Features (N, L, D) of patches (N, L, W) that reach the last block: there each attends to itself alone."""
+    """Features (N, L, D) of patches (N, L, W) before the last block, in which each attends only to itself."""
     last = visual.transformer.resblocks[-1]
     width = last.attn.embed_dim
     weight, bias = last.attn.in_proj_weight, last.attn.in_proj_bias
@@ -109,7 +109,7 @@ def unmixed(visual: Any, x: Tensor) -> Tensor:
 
 
 def _averaged(visual: Any, pixels: Tensor) -> Tensor:
-    """A ViT whose patches are averaged and normed after that."""
+    """A ViT with average pooling followed by a norm."""
     x, grid = patch_tokens(visual, pixels)
     x = visual.transformer(visual.ln_pre(x))[:, 1:]
     x = _normed_as(visual.ln_post, x.mean(dim=1), x)
@@ -118,7 +118,7 @@ def _averaged(visual: Any, pixels: Tensor) -> Tensor:
 
 
 def _attention_pooled(visual: Any, pixels: Tensor) -> Tensor:
-    """SigLIP: each location passes the pool alone, which is then the value path and the layer behind it."""
+    """SigLIP: each location passes the pool on its own, which is then the value path and the following MLP."""
     trunk = visual.trunk
     patches = trunk.patch_embed.proj(pixels)  # (N, W, h, w)
     n, width, h, w = patches.shape
@@ -132,7 +132,7 @@ def _attention_pooled(visual: Any, pixels: Tensor) -> Tensor:
 
 
 def _normed_as(norm: nn.LayerNorm, pooled: Tensor, cells: Tensor) -> Tensor:
-    """Cells (N, L, C) normed by the mean and variance of the pooled vector (N, C): their mean is its norm."""
+    """Cells (N, L, C) normalized by the statistics of the pooled vector (N, C): their mean is its norm."""
     var, mean = torch.var_mean(pooled.float(), dim=-1, correction=0, keepdim=True)
     scaled = (cells.float() - mean[:, None]) * (var[:, None] + norm.eps).rsqrt()
     return (scaled * norm.weight + norm.bias).to(cells.dtype)
@@ -141,11 +141,11 @@ def _normed_as(norm: nn.LayerNorm, pooled: Tensor, cells: Tensor) -> Tensor:
 def look_locally(
     spec: LocalSpec, local: Local | None, encode: Callable[[Tensor], Tensor], side: int, pixels: Tensor
 ) -> Tensor:
-    """The whole, its quarters and windows (N, 5 + L, D), not of unit length, of inputs (N, 3, S, S).
+    """The whole, its quarters and windows (N, 5 + L, D), unnormalized, of inputs (N, 3, S, S).
 
     Args:
-        local: how to read the tower's map; where there is none, tiles stand for its locations.
-        encode: features of tiles, which are ``side`` pixels wide.
+        local: reads the tower's locations; None uses tiles instead.
+        encode: returns features of tiles, which are ``side`` pixels wide.
     """
     if local is not None:
         cells = local(pixels)  # (N, h, w, D)
@@ -158,7 +158,7 @@ def look_locally(
 
 
 def windows(cells: Tensor, size: int, step: int) -> Tensor:
-    """Means (N, L, D) of square windows of locations (N, h, w, D), row by row; a map below their size is one."""
+    """Means (N, L, D) of square windows of locations (N, h, w, D), row by row; a smaller map is a single window."""
     _, h, w, _ = cells.shape
     tall, wide = min(size, h), min(size, w)
     pooled = F.avg_pool2d(cells.permute(0, 3, 1, 2).float(), (tall, wide), (min(step, tall), min(step, wide)))
@@ -177,7 +177,7 @@ def parts(cells: Tensor) -> Tensor:
 
 
 def tiles(pixels: Tensor, side: int) -> Tensor:
-    """Overlapping squares (N, n, n, 3, side, side) of images (N, 3, S, S), as few as cover them, evenly spread."""
+    """Overlapping squares (N, n, n, 3, side, side) of images (N, 3, S, S): as few as cover them, evenly spaced."""
     size = pixels.shape[-1]
     n = -(-size // side)
     starts = [round(i * (size - side) / max(1, n - 1)) for i in range(n)]

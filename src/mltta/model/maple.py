@@ -1,4 +1,4 @@
-"""MaPLe: a ViT backbone whose two towers read the same context, and prompts of their own in the blocks behind."""
+"""MaPLe: a ViT backbone whose towers share one context, with additional prompts in deeper blocks."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from mltta.model.passes import ImageTower
 from mltta.model.prompts import split_template
 from mltta.model.vit import class_feature, is_plain, patch_tokens
 
-# Views whose activations are kept at once for a backward pass through the image tower.
+# Number of views whose activations are kept for a backward pass through the image tower.
 KEPT_VIEWS = 64
 
 
 class MaPLeBackbone(Backbone):
-    """A backbone under MaPLe's prompts, in everything it encodes: images, labels and plain sentences.
+    """A backbone with MaPLe's prompts in everything it encodes: images, labels and plain sentences.
 
-    Text: the context takes the place of the template's first words ("a photo"), the words behind them stay ("of a");
-    before each deeper block its prompts overwrite the same positions, in sentences too. Image: the context goes
-    through a linear layer and stands behind the patches; the deeper blocks overwrite it there. All in the tower's own
-    precision: the released code rounds prompt tokens to half precision, which is not done here.
+    Text: the context replaces the template's first words ("a photo"), the words after them stay ("of a"). Before each
+    deeper block its prompts overwrite the same positions, in sentences too. Image: the context passes through a linear
+    layer and is appended after the patches; deeper blocks overwrite it there. All prompts use the tower's own
+    precision, while the released code rounds prompt tokens to half precision.
     """
 
     prompts: MaPLe
@@ -66,21 +66,21 @@ class MaPLeBackbone(Backbone):
         visual, source = self.model.visual, self.prompts.source
         if not is_plain(visual):
             raise ConfigError(
-                f"{source} holds MaPLe prompts, which need a ViT image tower with a class token, and that of "
-                f"{base.name} is a {type(visual).__name__}; take the model they were learned for, such as ViT-B/16"
+                f"{source} contains MaPLe prompts, which need a ViT image tower with a class token, but that of "
+                f"{base.name} is a {type(visual).__name__}; use the model they were learned for, such as ViT-B/16"
             )
         if not base.tower.causal:
             needs = "which need a causal text tower"
-            raise ConfigError(f"{source} holds MaPLe prompts, {needs}; {base.name} has none")
+            raise ConfigError(f"{source} contains MaPLe prompts, {needs}; {base.name} has none")
         wide, own = visual.class_embedding.shape[0], self.prompts.tensors["proj.weight"].shape[0]
         if own != wide:
             raise ConfigError(
-                f"{source} was learned for another model: its image prompts are {own} wide, and the image tower of "
-                f"{base.name} is {wide} wide"
+                f"{source} was learned for another model: its image prompts have width {own}, but the image tower of "
+                f"{base.name} has width {wide}"
             )
         blocks = min(len(base.tower.blocks), len(visual.transformer.resblocks))
         if (own := self.prompts.deeper + 1) > blocks:
-            raise ConfigError(f"{source} has prompts for {own} blocks, and {base.name} {blocks}")
+            raise ConfigError(f"{source} has prompts for {own} blocks, but {base.name} has {blocks}")
 
     @cached_property
     def text_fingerprint(self) -> str:
@@ -107,7 +107,7 @@ class MaPLeBackbone(Backbone):
         return self.acceleration.image_tower(forward, self.device, self.image_dtype, size)
 
     def image_features(self, pixels: Tensor, contexts: Tensor) -> Tensor:
-        """Features (N, D), not of unit length, of images (N, 3, S, S) under contexts (N, M, W); differentiable."""
+        """Unnormalized features (N, D) of images (N, 3, S, S) with contexts (N, M, W); differentiable."""
         visual: Any = self.model.visual
         x, _ = patch_tokens(visual, pixels)
         prompt = F.linear(contexts, *self._project).to(x.dtype)
@@ -124,10 +124,10 @@ class MaPLeBackbone(Backbone):
 
 
 def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbone:
-    """A backbone that reads learned prompts; CoOp's change nothing but where the labels' context starts."""
+    """A backbone that uses learned prompts; CoOp's only change the initial context of labels."""
     learned = prompts if isinstance(prompts, (CoOp, MaPLe)) else load_prompts(prompts)
     if (own := backbone.prompts) is not None:
-        raise ConfigError(f"{backbone.name} reads {own.title} prompts already: give it without them")
+        raise ConfigError(f"{backbone.name} already uses {own.title} prompts: pass it without them")
     learned.check(backbone)
     if isinstance(learned, MaPLe):
         return MaPLeBackbone(backbone, learned)
@@ -140,8 +140,8 @@ def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbo
 class PromptedViews(Views):
     """Views of B images as a function of each image's context.
 
-    ``views.features`` are those of the initial context, as encoded. For any other the views are rendered again; the
-    pull-back runs the tower only for the views that a loss has a gradient for.
+    ``views.features`` are those of the initial context, as encoded. For any other context the views are rendered
+    again; the backward pass runs the tower only for views with a gradient.
     """
 
     read_context = True
@@ -154,11 +154,11 @@ class PromptedViews(Views):
         chosen: Tensor | None = None,
     ):
         """Args:
-        specs: whose views follow one another.
-        chosen: (B, n) some of them.
+        specs: the specs of the views, in order.
+        chosen: (B, n) indices of some of them.
         """
         if any(isinstance(spec, LocalSpec) for spec in specs):
-            raise ConfigError("MaPLe's image tower is tuned on crops: local views are read off a map")
+            raise ConfigError("MaPLe's image tower can be tuned on crops only, not on local views")
         self._backbone, self._encoded = backbone, encoded
         self._specs = [spec for spec in specs if not isinstance(spec, LocalSpec)]
         every = torch.arange(sum(spec.count for spec in self._specs), device=backbone.device)
@@ -208,7 +208,7 @@ class PromptedViews(Views):
         return F.normalize(found.float(), dim=-1)
 
     def _pixels(self, image: int, view: int) -> Tensor:
-        """One view (3, S, S), rendered when first asked for."""
+        """One view (3, S, S), rendered on first use."""
         if (image, view) not in self._rendered:
             spec, own = [(spec, i) for spec in self._specs for i in range(spec.count)][view]
             pixels = self._encoded[image].pixels(spec, self._backbone.preprocess, np.array([[own]]))

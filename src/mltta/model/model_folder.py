@@ -1,7 +1,7 @@
-"""A model folder as open_clip lays it out: settings that are only data, tensors in safetensors, a tokenizer.
+"""A model folder in open_clip's layout: settings that are data only, tensors in safetensors, a tokenizer.
 
-``open_clip_config.json`` is a stranger's file. What it may say is listed here, kind by kind; what would fetch or run
-something else is refused unless the caller allows it.
+``open_clip_config.json`` is untrusted. The allowed settings are listed here by type; anything that would fetch or
+execute something else is refused unless the caller allows it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from mltta.storage import checksums
 from mltta.storage.reading import SETTINGS, parse_json, read_bytes, shorten, shown
 
 CONFIG = "open_clip_config.json"
-#: in the order they are looked for
+#: in order of preference
 WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "model.safetensors")
-#: what a model folder of ours keeps beside its files, to tell damage
+#: file of checksums in our model folders, to detect damage
 SUMS = "checksums.json"
 
 _NAME = r"[A-Za-z0-9][\w.-]*"
@@ -54,11 +54,11 @@ def _flag(value: Any) -> bool:
 
 
 def _rules(names: Mapping[_Rule, str], **more: Any) -> dict[str, Any]:
-    """What each setting may be: names by their rule, and settings that are tables themselves."""
+    """Allowed values of each setting: names by rule, and nested tables."""
     return {name: rule for rule, some in names.items() for name in some.split()} | more
 
 
-# a plain name: "hf-hub:" and "local-dir:" would fetch or read something else
+# a plain name only: "hf-hub:" and "local-dir:" would fetch or read something else
 _word, _repository = _matches(f"({_NAME})?", 100), _matches(f"{_NAME}(/{_NAME})?", 200)
 _width, _several = _whole(1 << 14, 1), _list_of(_number, *range(5))
 _side = _either(_whole(4096, 1), _list_of(_whole(4096, 1), 2))
@@ -83,7 +83,7 @@ _VISION = _TRANSFORMER | _rules(
         _number: "patch_dropout timm_drop timm_drop_path",
         _either(_flag, _word): "attentional_pool",
         _whole(1 << 10, 1): "attn_pooler_heads",
-        _flag: "no_ln_pre timm_model_pretrained timm_proj_bias",  # pretrained: said, never heeded
+        _flag: "no_ln_pre timm_model_pretrained timm_proj_bias",  # pretrained is accepted but ignored
         _word: "pos_embed_type timm_model_name timm_pool timm_proj",
     }
 )
@@ -106,7 +106,7 @@ _MODEL |= _rules({_flag: "quick_gelu custom_text nonscalar_logit_scale output_di
 _MODEL |= {"vision_cfg": _VISION, "text_cfg": _TEXT, "multimodal_cfg": _MULTIMODAL}
 _PREPROCESS = _rules({_side: "size", _word: "mode interpolation resize_mode", _several: "mean std"})
 _PREPROCESS["fill_color"] = _either(_whole(255), _several)
-#: what only a caller may allow: another model's or a tokenizer's own Python
+#: allowed by the caller only: another model, or a tokenizer's Python code
 _REMOTE = _rules(
     {_repository: "hf_model_name", _flag: "hf_model_pretrained", _word: "hf_proj_type hf_pooler_type"}
 )
@@ -114,11 +114,11 @@ _REMOTE = _rules(
 
 @dataclass(frozen=True)
 class FolderConfig:
-    """The settings of a model folder, checked."""
+    """The validated settings of a model folder."""
 
     model: dict[str, Any]
     preprocess: dict[str, Any]
-    #: whether the tokenizer may bring code of its own: the file wants it and the caller allows it
+    #: whether the tokenizer may run its own code: requested by the file and allowed by the caller
     remote_code: bool = False
 
     @property
@@ -126,7 +126,7 @@ class FolderConfig:
         return self.model["text_cfg"].get("hf_tokenizer_name")  # type: ignore[no-any-return]
 
     def least_numbers(self) -> int:
-        """A lower bound on the numbers that the model is made of, as far as the settings tell."""
+        """A lower bound on the model's number of parameters, as far as the settings tell."""
         vision, text = self.model["vision_cfg"], self.model["text_cfg"]
         count = 0
         if "timm_model_name" not in vision and isinstance(vision.get("layers", 12), int):
@@ -146,27 +146,27 @@ def _blocks(part: Mapping[str, Any], layers: int, width: int) -> int:
 
 
 def read_config(file: Path, allow_remote_code: bool = False) -> FolderConfig:
-    """Read a model's settings, refusing whatever is not on the list."""
+    """Read a model's settings; any setting that is not listed is refused."""
     try:
         content = read_bytes(file, SETTINGS, WeightsError)
     except OSError as error:
-        raise WeightsError(f"{file} cannot be read: {error.strerror}") from error
-    held = parse_json(content, file, WeightsError, "get the model's settings again")
+        raise WeightsError(f"{file}: cannot be read: {error.strerror}") from error
+    held = parse_json(content, file, WeightsError, "download the model's settings again")
     if not isinstance(held, dict) or not isinstance(held.get("model_cfg"), dict):
-        raise WeightsError(f"{file} holds no model_cfg, so it does not describe a model")
+        raise WeightsError(f"{file}: model_cfg is missing, so this is not a model configuration")
     model, preprocess = held["model_cfg"], held.get("preprocess_cfg") or {}
     for part in ("vision_cfg", "text_cfg"):
         if not isinstance(model.get(part), dict):
-            raise WeightsError(f"{file}: model_cfg has no {part}, so it does not describe a model")
+            raise WeightsError(f"{file}: model_cfg.{part} is missing, so this is not a model configuration")
     if "embed_dim" not in model:
-        raise WeightsError(f"{file}: model_cfg has no embed_dim, so it does not describe a model")
+        raise WeightsError(f"{file}: model_cfg.embed_dim is missing, so this is not a model configuration")
     text = model["text_cfg"]
     words = text.get("tokenizer_kwargs")
     wants_code = isinstance(words, dict) and words.get("trust_remote_code") not in (None, False)
     if (wants_code or "hf_model_name" in text) and not allow_remote_code:
-        what = "its tokenizer's own Python code" if wants_code else "a text tower of another repository"
+        what = "its tokenizer's own Python code" if wants_code else "a text tower from another repository"
         raise WeightsError(
-            f"{file} asks for {what}, which is not run unasked. If you trust where it comes from, pass "
+            f"{file} requests {what}, which is not run by default. If you trust its source, pass "
             "--allow-remote-code."
         )
     if isinstance(words, dict):
@@ -177,14 +177,14 @@ def read_config(file: Path, allow_remote_code: bool = False) -> FolderConfig:
 
 
 def _checked(held: Any, rules: Mapping[str, Any], where: str, file: Path) -> dict[str, Any]:
-    """The settings that are there, each of its kind; None is left to the default."""
+    """The given settings, each of an allowed type; None keeps the default."""
     if not isinstance(held, dict):
-        raise WeightsError(f"{file}: {where} holds no settings by name")
+        raise WeightsError(f"{file}: {where} must be an object of settings")
     found: dict[str, Any] = {}
     for name, value in held.items():
         if name not in rules:
             raise WeightsError(
-                f"{file}: {where} has a setting that is not known to be harmless, {shorten(name)!r}; remove it, or "
+                f"{file}: {where} has an unknown setting {shorten(name)!r}, which may be unsafe; remove it, or "
                 "load the model with open_clip itself if you trust it"
             )
         if value is None:
@@ -195,12 +195,12 @@ def _checked(held: Any, rules: Mapping[str, Any], where: str, file: Path) -> dic
         elif rule(value):
             found[name] = value
         else:
-            raise WeightsError(f"{file}: {where}.{name} = {shown(value)} makes no sense for a model")
+            raise WeightsError(f"{file}: {where}.{name} = {shown(value)} is not a valid value")
     return found
 
 
 def find_weights(folder: Path) -> Path:
-    """The safetensors file of a folder; pickled weights are never chosen, only named by a caller."""
+    """The safetensors file of a folder; pickled weights are never chosen automatically."""
     named = [folder / name for name in WEIGHTS if (folder / name).is_file()]
     others = named or sorted(folder.glob("*.safetensors"))
     if others:
@@ -208,28 +208,28 @@ def find_weights(folder: Path) -> Path:
     pickled = sorted(file.name for kind in ("bin", "pt", "pth") for file in folder.glob(f"*.{kind}"))
     if pickled:
         raise WeightsError(
-            f"{folder} holds no safetensors, only pickled weights, which are not opened unasked. If you trust where "
-            f"they come from, name the file: --model {folder} --weights {folder / pickled[0]}"
+            f"{folder} contains no safetensors, only pickled weights, which are not opened by default. If you trust "
+            f"their source, name the file: --model {folder} --weights {folder / pickled[0]}"
         )
-    raise WeightsError(f"{folder} holds no weights: a model folder has open_clip_model.safetensors")
+    raise WeightsError(f"{folder} contains no weights (expected open_clip_model.safetensors)")
 
 
 def build(config: FolderConfig, weights: Path, numbers: int | None) -> Any:
-    """The model that the settings describe, filled from a file of tensors.
+    """Build the model that the settings describe, and load its tensors from a file.
 
     Args:
-        numbers: how many the file holds; settings that ask for more are refused before memory is taken.
+        numbers: how many numbers the file holds; settings that need more are refused before memory is allocated.
     """
     import open_clip
     from open_clip.factory import load_checkpoint
 
     if numbers is not None and config.least_numbers() > numbers:
         raise WeightsError(
-            f"{weights} holds {numbers:,} numbers, and the settings beside it ask for at least "
+            f"{weights} contains {numbers:,} numbers, but the settings beside it require at least "
             f"{config.least_numbers():,}: they do not belong together"
         )
     said = {"model_cfg": config.model, "preprocess_cfg": config.preprocess}
-    with tempfile.TemporaryDirectory() as clean:  # of the checked settings, and nothing beside them
+    with tempfile.TemporaryDirectory() as clean:  # contains only the checked settings
         (Path(clean) / CONFIG).write_text(json.dumps(said), encoding="utf-8")
         model = open_clip.create_model(f"local-dir:{clean}", load_weights=False, pretrained_text=False)
     load_checkpoint(model, str(weights), strict=True, weights_only=True)
@@ -237,10 +237,10 @@ def build(config: FolderConfig, weights: Path, numbers: int | None) -> Any:
 
 
 def tokenizer(config: FolderConfig, folder: Path, source: str | None = None) -> Any:
-    """The folder's own byte-pair table if it has one, else the tokenizer that the settings name, here or on the hub.
+    """The folder's own byte-pair table if it has one, else the tokenizer named in the settings, local or on the hub.
 
     Args:
-        source: where a Hugging Face tokenizer is read from, by default the folder.
+        source: where to read a Hugging Face tokenizer from (default: the folder).
     """
     from open_clip.tokenizer import DEFAULT_CONTEXT_LENGTH, HFTokenizer, SimpleTokenizer
 
@@ -248,7 +248,7 @@ def tokenizer(config: FolderConfig, folder: Path, source: str | None = None) -> 
     options: dict[str, Any] = {"context_length": text.get("context_length", DEFAULT_CONTEXT_LENGTH)}
     options |= text.get("tokenizer_kwargs", {})
     own = folder / "bpe.txt.gz"
-    if config.tokenizer_name and not own.is_file():  # a table needs no further library
+    if config.tokenizer_name and not own.is_file():  # a byte-pair table needs no other library
         mode = text.get("tokenizer_mode")
         trust = {"trust_remote_code": config.remote_code}
         return HFTokenizer(source or str(folder), tokenizer_mode=mode, **options, **trust)
@@ -257,11 +257,13 @@ def tokenizer(config: FolderConfig, folder: Path, source: str | None = None) -> 
 
 
 def check_sums(folder: Path) -> None:
-    """Compare a folder's files with the checksums it keeps, if it keeps some."""
+    """Verify a folder's files against its checksums, if it has any."""
     file = folder / SUMS
     if not file.is_file():
         return
-    held = parse_json(read_bytes(file, SETTINGS, WeightsError), file, WeightsError, "get the model again")
+    held = parse_json(
+        read_bytes(file, SETTINGS, WeightsError), file, WeightsError, "download the model again"
+    )
     whole = isinstance(held, dict) and isinstance(held.get("files"), dict)
     whole = whole and held.get(checksums.CHECKSUM) == checksums.of_data(held)
     damaged = (
@@ -271,4 +273,4 @@ def check_sums(folder: Path) -> None:
     )
     found = next(damaged, None if whole else file)
     if found is not None:
-        raise WeightsError(f"{found} is damaged: install mltta, or get the model, again")
+        raise WeightsError(f"{found} is damaged: reinstall mltta, or download the model again")

@@ -1,20 +1,20 @@
-"""The models that can be loaded by name."""
+"""Models that can be loaded by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-#: the paper's architectures, by the names people use, in open_clip's spelling
+#: the paper's architectures, by their common names, in open_clip's spelling
 PAPER_MODELS = {"RN50": "RN50", "RN101": "RN101", "ViT-B/32": "ViT-B-32", "ViT-B/16": "ViT-B-16"}
 
 
 def list_models(filter: str = "", *, all: bool = False) -> list[str]:
-    """Names of models for `load_backbone`: the embedded one and the paper's.
+    """List names of models for `load_backbone`: the embedded one and the paper's.
 
     Args:
-        filter: only names that contain this, or that match it, such as "RN*".
-        all: every model and pretrained tag that open_clip knows.
+        filter: only names that contain this text or match this pattern, such as "RN*".
+        all: every model and pretrained tag known to open_clip.
 
     Example:
         >>> list_models("RN*")
@@ -29,6 +29,6 @@ def list_models(filter: str = "", *, all: bool = False) -> list[str]:
 
 
 def matching(names: Iterable[str], filter: str) -> list[str]:
-    """The names that contain some text or match a pattern, in any case."""
+    """Names that contain a text or match a pattern, ignoring case."""
     pattern = filter.casefold() if set(filter) & set("*?[") else f"*{filter.casefold()}*"
     return [name for name in names if fnmatchcase(name.casefold(), pattern)]

@@ -1,4 +1,4 @@
-"""The captions most similar to each view: a full scan, exact."""
+"""Exact search for the captions most similar to each view, by full scan."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from array_api_compat import array_namespace
 
 from mltta.arrays import Array, topk
 
-# Similarities held at once, and vectors that are compared at once.
+# Maximum number of similarities in memory, and of vectors compared at once.
 BYTES, PIECE = 2**30, 2**18
 
 
@@ -17,7 +17,7 @@ class Search:
         self.base = base
 
     def __call__(self, features: Array, n: int) -> tuple[Array, Array]:
-        """Similarities and indices (..., n) of the nearest, nearest first."""
+        """Similarities and indices (..., n) of the nearest vectors, nearest first."""
         xp, n = array_namespace(features), min(n, self.base.shape[0])
         rows = xp.reshape(features, (-1, features.shape[-1]))
         step = self._at_once()
@@ -27,11 +27,11 @@ class Search:
         return values, indices
 
     def _at_once(self) -> int:
-        """As many rows as their similarities leave room for."""
+        """Number of rows whose similarities fit in memory."""
         return max(1, BYTES // (4 * min(PIECE, len(self.base))))
 
     def _find(self, rows: Array, n: int) -> tuple[Array, Array]:
-        """The nearest to rows (R, D), (R, n); a long list is gone through in pieces."""
+        """The nearest vectors to rows (R, D), as (R, n); a long list is searched in pieces."""
         if self.base.shape[0] <= 4 * PIECE:
             return topk(rows @ self.base.T, n)
         best = []

@@ -1,4 +1,4 @@
-"""The tensors of a local weights file, and the architecture that their shapes tell."""
+"""Tensors of a local weights file, and the architecture inferred from their shapes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from mltta.storage.tensors import read_file
 
 
 def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[str, Tensor], bool]:
-    """Read tensors from a file without running code in it; also says whether it is OpenAI's own archive."""
+    """Read tensors from a file without executing code; also return whether it is OpenAI's original archive."""
     found, is_openai = read_file(path, allow_torchscript)
     state = tensors_by_name(found)
     if not state:
-        raise WeightsError(f"{path} holds no state_dict of tensors by name")
+        raise WeightsError(f"{path} does not contain a state_dict (named tensors)")
     is_openai |= "input_resolution" in state
     for extra in ("input_resolution", "context_length", "vocab_size"):
         state.pop(extra, None)
@@ -24,7 +24,7 @@ def read_state_dict(path: Path, allow_torchscript: bool = False) -> tuple[dict[s
 
 
 def tensors_by_name(found: Any) -> dict[str, Tensor]:
-    """What a checkpoint holds, without what a trainer puts around it; nothing where it is something else."""
+    """The tensors of a checkpoint, without a trainer's wrapper; empty if it is something else."""
     if isinstance(found, dict) and isinstance(found.get("state_dict"), dict):
         found = found["state_dict"]
     if not isinstance(found, dict):
@@ -34,7 +34,7 @@ def tensors_by_name(found: Any) -> dict[str, Tensor]:
 
 
 def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:
-    """The open_clip configuration of a state_dict in OpenAI's layout, read off its shapes."""
+    """The open_clip configuration of a state_dict in OpenAI's layout, inferred from its shapes."""
 
     def count(prefix: str, at: int) -> int:
         return len({key.split(".")[at] for key in state if key.startswith(prefix)})
@@ -57,8 +57,8 @@ def infer_config(state: dict[str, Tensor]) -> dict[str, Any]:
             vision["image_size"] = grid * 32
         return {"embed_dim": state["text_projection"].shape[1], "vision_cfg": vision, "text_cfg": text}
     except (KeyError, IndexError) as error:
-        lacking = f"no {error.args[0]}" if isinstance(error, KeyError) else "its tensors have other shapes"
+        lacking = f"no {error.args[0]}" if isinstance(error, KeyError) else "unexpected tensor shapes"
         raise WeightsError(
-            f"the file is not in OpenAI's CLIP layout ({lacking}): name its architecture too, "
+            f"the file is not in OpenAI's CLIP layout ({lacking}); also give its architecture, "
             "e.g. --model ViT-B-16 --weights FILE"
         ) from error

@@ -1,6 +1,6 @@
-"""The torch engine: everything a session asks of the machine that holds the model.
+"""The torch engine: the operations that a session needs on the model's device.
 
-A session is NumPy and array API only; another runtime takes part by answering the same calls.
+A session uses only NumPy and the array API; another runtime can be added by implementing the same methods.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mltta")
 T = TypeVar("T")
-# On a GPU this many images are processed at once, if each may take this much of an eighth of the free memory.
+# On a GPU, this many images are processed at once, if each needs at most this share of an eighth of free memory.
 IMAGES_AT_ONCE, IMAGE_BYTES = 32, 32 * 2**20
-#: half-precision features (N, D) by spec, on the device that made them
+#: half-precision features (N, D) by spec, on the device that computed them
 Encodings = dict[AnySpec, Tensor]
 
 
 class Halving:
-    """Process as many items at once as fit in memory; after running out, half as many from then on."""
+    """Processes as many items at once as fit in memory; halves the batch permanently after running out."""
 
     def __init__(self, size: int):
         self.size = size
 
     def __call__(self, work: Callable[[Sequence[Any]], list[Any]], items: Sequence[Any]) -> list[Any]:
-        """The results of all items, in order; ``work`` returns one result per item."""
+        """Results of all items, in order; ``work`` returns one result per item."""
         found: list[Any] = []
         while len(found) < len(items):
             part = items[len(found) : len(found) + self.size]
@@ -49,23 +49,23 @@ class Halving:
                     raise
                 torch.cuda.empty_cache()
                 self.size = len(part) // 2
-                log.warning("out of GPU memory: %d images at a time from here on", self.size)
+                log.warning("out of GPU memory; continuing with %d images at a time", self.size)
         return found
 
 
 class TorchEngine:
-    """Encodes photos and runs methods on one device, a batch at a time.
+    """Encodes photos and runs methods on one device, in batches.
 
-    On a CPU each photo is processed alone, by one thread: its bits never depend on the photos beside it.
+    On a CPU each photo is processed alone on one thread, so its results never depend on the other photos.
     """
 
     def __init__(self, backbone: Backbone):
         self._backbone, self._device = backbone, backbone.device
-        #: whether a batch is worth starting before the previous one has finished
+        #: whether a batch should start before the previous one has finished
         self.waits = self._device.type != "cpu"
 
     def batches(self, batch_size: int | None = None) -> Halving:
-        """How many images to process at once: as many as fill a GPU, or as there are threads."""
+        """Batch size: as many images as fill a GPU, or as there are threads."""
         if batch_size is None:
             batch_size = max(1, min(8, torch.get_num_threads()))
             if self._device.type == "cuda":
@@ -77,7 +77,7 @@ class TorchEngine:
     def encode(
         self, photos: Sequence[Prepared], seed: int, at_once: Halving, fill: int
     ) -> Callable[[], list[Encodings]]:
-        """Start to encode photos; the answer, when called, waits for their finite features."""
+        """Start encoding photos; calling the result waits for their features, and drops non-finite ones."""
         made = encode(self._backbone, photos, seed, at_once, fill)
         sums = [own.sum(dtype=torch.float32) for found in made for own in found.values()]
         finite = self.to_cpu(torch.stack(sums).isfinite()) if sums else None
@@ -89,15 +89,15 @@ class TorchEngine:
         return finish
 
     def batch(self, features: Sequence[Any]) -> Any:
-        """Float32 features (B, N, D) on the device, of those of each photo; cached ones may lie elsewhere."""
+        """Stack photos' features to float32 (B, N, D) on the device; cached ones may be on another device."""
         return torch.stack([torch.as_tensor(own).to(self._device) for own in features]).float()
 
     def rows(self, features: Sequence[Any]) -> list[NDArray[np.float16]]:
-        """Features of several photos as rows on the CPU, waited for once."""
+        """Features of several photos as rows on the CPU, with a single wait."""
         return list(torch.stack(list(features)).cpu().numpy())
 
     def to_cpu(self, values: Any) -> Callable[[], NDArray[Any]]:
-        """Start to copy a tensor to the CPU; the answer, when called, waits for it."""
+        """Start copying a tensor to the CPU; calling the result waits for it."""
         copied = values.detach().to("cpu", non_blocking=values.is_cuda)
         there = self._event()
 
@@ -109,7 +109,7 @@ class TorchEngine:
         return finish
 
     def stopwatch(self) -> Callable[[], Callable[[], float]]:
-        """Start to time what the device does; called, it stops, and gives the milliseconds once they are known."""
+        """Start timing the device; calling the result stops, and returns a function for the milliseconds."""
         start, clock = self._event(), time.perf_counter()
 
         def stop() -> Callable[[], float]:
@@ -128,19 +128,19 @@ class TorchEngine:
     def map(
         self, work: Callable[[Sequence[Any]], list[T]], items: Sequence[Any], at_once: Halving
     ) -> list[T]:
-        """Apply ``work`` to batches: of one item each, side by side, on a CPU; of as many as fit on a GPU."""
+        """Apply ``work`` to batches: on a CPU single items in parallel, on a GPU as many as fit."""
         if self._device.type == "cpu":
             return list(side_by_side().map(lambda item: work([item])[0], items))
         return at_once(work, items)
 
     @contextmanager
     def scoring(self) -> Iterator[None]:
-        """Methods take gradients, whatever the caller is doing."""
+        """Enable gradients for methods, independent of the caller's mode."""
         with torch.inference_mode(False), gradients_after_fork():
             yield
 
     def _event(self) -> torch.cuda.Event | None:
-        """The current moment in the order of a GPU's work."""
+        """An event at the current point of the GPU's stream."""
         if self._device.type != "cuda":
             return None
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -155,10 +155,10 @@ def encode(
     at_once: Halving | None = None,
     fill: int = 1,
 ) -> list[Encodings]:
-    """The features that each photo is missing; row 0 is the clean view, except for generated views.
+    """Encode the missing features of each photo; row 0 is the clean view, except for generated views.
 
-    On a CPU every photo has its own passes, so a feature never depends on the other photos of the batch, to the last
-    bit: matrix kernels may round differently for another batch size.
+    On a CPU each photo has its own passes, so its features are bit-identical whatever else is in the batch: matrix
+    kernels may round differently for another batch size.
 
     Args:
         fill: on a GPU, pad to this many photos if they fit: its libraries spend seconds on every new batch size.
@@ -189,10 +189,10 @@ def encode(
 def _together(
     backbone: Backbone, photos: Sequence[Prepared], specs: tuple[AnySpec, ...], seed: int, filled: int
 ) -> list[Encodings]:
-    """Many photos that lack the same specs, in large passes padded to ``filled`` photos."""
+    """Encode photos that miss the same specs, in large passes padded to ``filled`` photos."""
 
     def run(spec: AnySpec) -> Tensor:
-        pixels = _pixels(backbone, photos, spec, seed)  # (B, N, 3, S, S); for local views their input alone
+        pixels = _pixels(backbone, photos, spec, seed)  # (B, N, 3, S, S); for local views, only their input
         if filled > len(photos):
             pixels = torch.cat([pixels, pixels[-1:].expand(filled - len(photos), -1, -1, -1, -1)])
         features = backbone.tower_of(spec)(pixels.flatten(0, 1))
@@ -204,13 +204,13 @@ def _together(
         crops = [found[spec] for spec in specs if isinstance(spec, ViewSpec) and not spec.generated]
         clean = (crops or [run(ViewSpec(count=1))])[0][:, :1]
         found |= {spec: torch.cat([clean, found[spec]], dim=1) for spec in with_clean}
-    # left on the device: waiting for them here would hold up the views of the next photos
+    # keep results on the device: waiting for them here would delay the views of the next photos
     rounded = {spec: features.half() for spec, features in found.items()}
     return [{spec: features[i] for spec, features in rounded.items()} for i in range(len(photos))]
 
 
 def _pixels(backbone: Backbone, photos: Sequence[Prepared], spec: AnySpec, seed: int) -> Tensor:
-    """All views (B, N, 3, S, S) of a spec, rendered on the device, or beforehand on the CPU."""
+    """All views (B, N, 3, S, S) of a spec, rendered on the device, or earlier on the CPU."""
     decoded = [photo for photo in photos if photo.decoded is not None]
     renderer = backbone.renderer_of(spec)
     if decoded and not spec.generated and renderer is not None:
@@ -226,10 +226,10 @@ def _pixels(backbone: Backbone, photos: Sequence[Prepared], spec: AnySpec, seed:
 
 
 def _side_by_side(backbone: Backbone, photos: Sequence[Prepared]) -> list[Encodings]:
-    """All passes of all photos at once, each run by one thread.
+    """All passes of all photos in parallel, each on one thread.
 
-    A pass of few views may round differently from one of many: the clean view always has its own pass, as it has for
-    methods that need no other, and the last pass of crops is padded.
+    Passes with few views may round differently from passes with many. The clean view therefore always has its own pass,
+    as in methods that need no other view, and the last pass of crops is padded.
     """
     passes: list[tuple[AnySpec, Tensor]] = []
     for photo in photos:

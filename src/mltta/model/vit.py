@@ -1,4 +1,4 @@
-"""Pieces of a ViT image tower, run one by one by those that reach into it: MaPLe, DART, TagCLIP, local views."""
+"""Parts of a ViT image tower, run separately by MaPLe, DART, TagCLIP and local views."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def patch_tokens(visual: Any, pixels: Tensor) -> tuple[Tensor, tuple[int, int]]:
-    """Class token and patches (N, 1 + h w, W) of images, with their positions, before the first norm; and (h, w)."""
+    """Class token and patches (N, 1 + h w, W) of images with positions added, before the first norm; and (h, w)."""
     patches = visual.conv1(pixels)
     grid = (patches.shape[2], patches.shape[3])
     x = patches.flatten(2).transpose(1, 2)
@@ -22,7 +22,7 @@ def patch_tokens(visual: Any, pixels: Tensor) -> tuple[Tensor, tuple[int, int]]:
 
 
 def positions(held: Tensor, was: tuple[int, int], grid: tuple[int, int]) -> Tensor:
-    """Positions (h w, W) of another grid, as open_clip interpolates them when a model is built for another size."""
+    """Positions (h w, W) for another grid, interpolated as in open_clip."""
     if tuple(was) == grid:
         return held
     cells = held.float().reshape(1, was[0], was[1], -1).permute(0, 3, 1, 2)
@@ -31,20 +31,20 @@ def positions(held: Tensor, was: tuple[int, int], grid: tuple[int, int]) -> Tens
 
 
 def class_feature(visual: Any, x: Tensor) -> Tensor:
-    """Features (N, D), not of unit length, read off the class token behind the last block."""
+    """Unnormalized features (N, D) of the class token after the last block."""
     x = visual.ln_post(x[:, 0])
     return x if visual.proj is None else x @ visual.proj
 
 
 def is_plain(visual: Any) -> bool:
-    """Whether the tower is the ViT that is run here: plain blocks, pooled at its class token."""
+    """Whether the tower is a supported ViT: plain blocks, pooled at its class token."""
     if not isinstance(visual, VisionTransformer):
         return False
     return visual.attn_pool is None and visual.pool_type == "tok" and plain_blocks(visual)
 
 
 def plain_blocks(visual: VisionTransformer) -> bool:
-    """Whether a ViT's blocks are of the usual kind."""
+    """Whether a ViT's blocks are standard."""
     return all(
         type(block) is ResidualAttentionBlock
         and isinstance(block.attn, nn.MultiheadAttention)

@@ -1,7 +1,7 @@
-"""Text features that are kept: the words of all built-in lists under the seven short templates.
+"""Cached text features: the words of all built-in lists with the seven short templates.
 
-They cost seconds to encode and never change. Those of the embedded model ship with it; any other backbone encodes them
-once and keeps them in the cache folder. A label that is among them, typed by hand or not, is looked up.
+They take seconds to encode and never change. Those of the embedded model are included; any other backbone encodes them
+once and stores them in the cache folder. Labels among them are looked up, whether typed by hand or not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mltta.storage.tensors import to_bytes
 
 log = logging.getLogger("mltta")
 FORMAT = "mltta-vocabulary-1"
-#: of each label, so many further words are looked for in a picture
+#: number of additional synonyms used per label
 SYNONYMS = 8
 
 
@@ -32,12 +32,12 @@ class Vocabulary:
 
     def __init__(self, texts: list[str], features: Array):
         self.texts, self.features = texts, features
-        #: where a label's text is, if it is there, letter for letter
+        #: index of each text, by exact spelling
         self.rows = {text: row for row, text in enumerate(texts)}
 
 
 def words() -> list[str]:
-    """The texts of all built-in labels and the first synonyms of each, all once."""
+    """The texts of all built-in labels and their first synonyms, without duplicates."""
     labels = [LabelSet.load(name) for name in BUILT_IN]
     texts = [text for some in labels for text in some.texts]
     known = map(with_known_words, labels)
@@ -46,29 +46,29 @@ def words() -> list[str]:
 
 
 def background_words() -> list[str]:
-    """The texts of all built-in labels: what else a photo could show."""
+    """The texts of all built-in labels: candidates for the rest of a photo."""
     return list(dict.fromkeys(text for name in BUILT_IN for text in LabelSet.load(name).texts))
 
 
 def identity(fingerprint: str, templates: tuple[str, ...], texts: list[str]) -> str:
-    """Names what features depend on: the text tower, the templates, the words."""
+    """Key of the features: text tower, templates and words."""
     said = json.dumps([FORMAT, fingerprint, templates, texts])
     return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
 
 def kept_file(name: str) -> Path:
-    """Where the features of a backbone are kept on this machine."""
+    """The cache file of a backbone's vocabulary."""
     return cache_folder() / "vocabulary" / f"{name}.safetensors"
 
 
 def find(name: str) -> Vocabulary | None:
-    """What ships with the embedded model or is kept on this machine."""
+    """The vocabulary included with the embedded model or cached on this machine."""
     files = MINI / "vocabulary.safetensors", kept_file(name)
     return next(filter(None, (load(file, name) for file in files)), None)
 
 
 def load(file: Path, name: str) -> Vocabulary | None:
-    """The kept features, or None when there are none, or they are others, or damaged."""
+    """Load cached features; None if they are missing, outdated or damaged."""
     try:
         with safe_open(file, "np") as held:
             about = dict(held.metadata() or {})
@@ -80,17 +80,17 @@ def load(file: Path, name: str) -> Vocabulary | None:
     if about.get("identity") != name:
         return None
     if not whole or len(texts) != len(features):
-        log.warning("%s is damaged, so it is made again", file)
+        log.warning("%s is damaged; computing it again", file)
         return None
     return Vocabulary(texts, features.astype(np.float32))
 
 
 def save_to(file: Path, name: str, vocabulary: Vocabulary) -> None:
-    """Keep features; a disk that takes none costs time, not the run."""
+    """Save features; if that fails, the run continues without the cache."""
     tensors = {"features": np.ascontiguousarray(to_numpy(vocabulary.features))}
     about = {"identity": name, "texts": json.dumps(vocabulary.texts)}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         atomic.write(file, to_bytes(tensors, about))
     except OSError as error:
-        log.warning("the features of everyday words could not be kept in %s: %s", file, error)
+        log.warning("cannot cache the vocabulary in %s: %s", file, error)

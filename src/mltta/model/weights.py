@@ -1,4 +1,4 @@
-"""Where model weights come from: a hub tag, a local folder, a local file. No file runs code unless a caller says so."""
+"""Sources of model weights: a hub tag, a local folder or a local file. No code in them is run unless allowed."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from mltta.storage.folders import MINI
 from mltta.storage.hub import cache_only_if_cut_off
 from mltta.storage.tensors import reason
 
-#: what a temperature may be; CLIP's ends at 100, SigLIP's at about 120
+#: allowed range of the logit scale; CLIP's ends at 100, SigLIP's at about 120
 LOGIT_SCALES = (0.1, 999.0)
 SUFFIXES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 WAYS_OUT = (
-    "Ways out: use the embedded model, --model mini; connect to the internet once so that the weights are cached; "
-    "copy the Hugging Face cache folder of a machine that has them (HF_HOME); or give a local file, "
+    "Options: use the embedded model (--model mini); connect to the internet once so that the weights are cached; "
+    "copy the Hugging Face cache (HF_HOME) from a machine that has them; or give a local file, "
     "e.g. --model ViT-B/16 --weights FILE.safetensors."
 )
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """An open_clip model with its tokenizer and preprocessing, and what to call it."""
+    """An open_clip model with its tokenizer, preprocessing and name."""
 
     name: str
     model: Any
     tokenizer: Any
     preprocess: dict[str, Any]
     trained: bool = True
-    #: the commit of the hub that it came from, where it came from there
+    #: the commit on the hub, if it came from the hub
     revision: str | None = None
 
 
@@ -54,10 +54,10 @@ def load(
     allow_remote_code: bool = False,
     random_weights: bool = False,
 ) -> Loaded:
-    """Build a model and fill it, from whichever place ``name`` and ``weights`` point to, as `load_backbone` says.
+    """Build a model and load its weights from the source given by ``name`` and ``weights``, as in `load_backbone`.
 
     Args:
-        name: None reads the architecture off a file in OpenAI's layout.
+        name: None infers the architecture from a file in OpenAI's layout.
     """
     if name == "mini" and weights is None:
         loaded = replace(_from_folder(MINI), name="mini")
@@ -72,7 +72,7 @@ def load(
         if tag is not None and (Path(tag).exists() or tag.endswith(SUFFIXES) or "/" in tag):
             loaded = _from_file(name, Path(tag), quick_gelu, allow_torchscript)
         elif name is None:
-            raise WeightsError("no model named: give a model name, a folder or a weights file")
+            raise WeightsError("no model given: pass a model name, a folder or a weights file")
         else:
             loaded = _from_name(name, tag, random_weights)
     check_numbers(loaded)
@@ -86,7 +86,7 @@ def _from_name(name: str, tag: str | None, random_weights: bool) -> Loaded:
     if open_clip.get_model_config(arch) is None:
         raise WeightsError(
             f"unknown model {name!r}. The paper's are {', '.join(PAPER_MODELS)}; `mltta models --all` lists every "
-            "open_clip model; a folder or file of yours works too."
+            "open_clip model; local folders and files work too."
         )
     if random_weights:
         with _quiet():
@@ -97,24 +97,24 @@ def _from_name(name: str, tag: str | None, random_weights: bool) -> Loaded:
     if tag is None:
         if "openai" not in tags and len(tags) != 1:
             raise WeightsError(
-                f"{name} has several trained weights: name one, e.g. {name}:{tags[0] if tags else 'TAG'}"
-                f" (of {', '.join(tags) or 'none known; give a local file'})"
+                f"{name} has several pretrained weights: choose one, e.g. {name}:{tags[0] if tags else 'TAG'}"
+                f" (available: {', '.join(tags) or 'none; give a local file'})"
             )
         tag = "openai" if "openai" in tags else tags[0]
     config = open_clip.get_pretrained_cfg(arch, tag)
     if not config:
-        raise WeightsError(f"{name} has no weights called {tag!r}; it has {', '.join(tags) or 'none'}")
+        raise WeightsError(f"{name} has no weights {tag!r}; available: {', '.join(tags) or 'none'}")
     name = f"{name}:{tag}"
     try:
         with _quiet(), cache_only_if_cut_off() as cut_off:
-            # the tag knows its activation: OpenAI's weights need QuickGELU whatever the plain name says
+            # the tag sets the activation: OpenAI's weights need QuickGELU
             how = {"require_pretrained": True, "force_quick_gelu": bool(config.get("quick_gelu"))}
             model = open_clip.create_model(arch, pretrained=tag, **how)
             tokenizer = open_clip.get_tokenizer(arch)
-    except Exception as error:  # open_clip and the hub raise many kinds; the user needs one message
+    except Exception as error:  # open_clip and the hub raise many types
         what = f"could not be loaded: {reason(error)}"
         if cut_off:
-            what = "are not on this machine and the model hub cannot be reached"
+            what = "are not on this machine, and the model hub cannot be reached"
         raise WeightsError(f"the weights of {name} {what}\n{WAYS_OUT}") from error
     return Loaded(name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
 
@@ -122,31 +122,31 @@ def _from_name(name: str, tag: str | None, random_weights: bool) -> Loaded:
 def _from_folder(
     folder: Path, weights: Path | None = None, allow_remote_code: bool = False, repository: str = ""
 ) -> Loaded:
-    """A folder's model. Its settings are data, its weights safetensors unless a caller names another file."""
+    """A model folder: settings are data only, and weights are safetensors unless the caller names another file."""
     import open_clip
 
     if not (folder / folder_.CONFIG).is_file():
-        raise WeightsError(f"{folder} holds no open_clip_config.json, so it is not a model folder")
+        raise WeightsError(f"{folder} is not a model folder: open_clip_config.json is missing")
     try:
         folder_.check_sums(folder)
         config = folder_.read_config(folder / folder_.CONFIG, allow_remote_code)
         if weights is None:
             weights = folder_.find_weights(folder)
         elif not weights.is_file():
-            raise WeightsError(f"no weights file at {weights}")
+            raise WeightsError(f"no such weights file: {weights}")
         elsewhere = config.tokenizer_name if config.tokenizer_name != repository and repository else None
         with _quiet():
             model = folder_.build(config, weights, count_numbers(weights))
             tokenizer = folder_.tokenizer(config, folder, elsewhere)
     except MlttaError:
         raise
-    except Exception as error:  # open_clip and timm raise many kinds; the user needs one message
+    except Exception as error:  # open_clip and timm raise many types
         raise WeightsError(f"{folder} could not be loaded as an open_clip model: {reason(error)}") from error
     return Loaded(folder.name, model, tokenizer, open_clip.get_model_preprocess_cfg(model))
 
 
 def _from_repository(name: str, allow_remote_code: bool) -> Loaded:
-    """A model on the hub: its settings are fetched and checked first, then its tensors, of the same commit."""
+    """A model on the hub: settings are fetched and validated first, then the tensors of the same commit."""
     try:
         folder = hub.pull(name, [folder_.CONFIG])
         if (folder / folder_.CONFIG).is_file():
@@ -166,7 +166,7 @@ def _from_repository(name: str, allow_remote_code: bool) -> Loaded:
 
 
 def count_numbers(path: Path) -> int | None:
-    """How many numbers a safetensors file holds, by its header; None for other files."""
+    """Count the numbers in a safetensors file from its header; None for other files."""
     if path.suffix != ".safetensors":
         return None
     from safetensors import safe_open
@@ -175,23 +175,23 @@ def count_numbers(path: Path) -> int | None:
         with safe_open(path, "pt") as file:
             return sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # type: ignore[no-any-return]  # noqa: SIM118  # type: ignore[no-any-return]
     except Exception as error:
-        raise WeightsError(f"{path} is not a weights file that can be read ({reason(error)})") from error
+        raise WeightsError(f"{path} is not a readable weights file ({reason(error)})") from error
 
 
 def check_numbers(loaded: Loaded) -> None:
-    """Refuse a model with a number that is none, or a temperature beyond reason: every score would be one."""
+    """Refuse a model with non-finite weights or an implausible logit scale, which would make all scores invalid."""
     for name, value in loaded.model.state_dict().items():
         if value.is_floating_point() and value.numel():
             numbers = value.detach().cpu().float().numpy()
             if not np.isfinite([numbers.min(), numbers.max()]).all():
-                damage = f"{name} holds a value that is not a finite number"
+                damage = f"{name} contains a value that is not finite"
                 raise WeightsError(f"the weights of {loaded.name} are damaged: {damage}")
     held = getattr(loaded.model, "logit_scale", None)
     scale = 1.0 if held is None else float(held.detach().exp().max())
     if not LOGIT_SCALES[0] <= scale <= LOGIT_SCALES[1]:
         raise WeightsError(
-            f"the weights of {loaded.name} have a logit scale of {scale:g}, beyond reason "
-            f"(models are trained with 10 to 150): the file is damaged or not a CLIP model"
+            f"the weights of {loaded.name} have an implausible logit scale of {scale:g} "
+            f"(usual: 10 to 150); the file is damaged or not a CLIP model"
         )
 
 
@@ -207,12 +207,12 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
         quick_gelu = True
     if quick_gelu is None:
         raise WeightsError(
-            f"{path.name} does not say which activation it was trained with, and the wrong one silently costs "
+            f"{path.name} does not specify its activation, and the wrong one silently reduces "
             "accuracy: pass --quick-gelu for OpenAI's weights, --no-quick-gelu for most others (LAION, DataComp)."
         )
     numbers = sum(value.numel() for value in state.values())
     if arch is None and folder_.FolderConfig(config, {}).least_numbers() > numbers:
-        said = "has the names of a CLIP model, but its tensors do not have the shapes of one"
+        said = "has the tensor names of a CLIP model, but not its shapes"
         raise WeightsError(f"{path} {said}")
     try:
         if arch is None:
@@ -220,15 +220,15 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
         else:
             with _quiet():
                 model = open_clip.create_model(arch, pretrained_text=False, force_quick_gelu=quick_gelu)
-    except Exception as error:  # shapes out of a stranger's file end in all kinds of errors
-        raise WeightsError(f"no model can be built for {path}: {reason(error)}") from error
+    except Exception as error:  # shapes from an untrusted file raise many types
+        raise WeightsError(f"cannot build a model for {path}: {reason(error)}") from error
     both = model.state_dict(), state
     wanted, given = ({key: value.shape for key, value in held.items()} for held in both)
     misfits = [key for key in {**wanted, **given} if wanted.get(key) != given.get(key)]
     if misfits:
         raise WeightsError(
-            f"{path} does not fit {name or 'the layout it seems to have'}: {len(misfits)} tensors are missing, "
-            f"unknown or of another shape, e.g. {misfits[0]}"
+            f"{path} does not fit {name or 'its detected layout'}: {len(misfits)} tensors are missing, "
+            f"unexpected or of another shape, e.g. {misfits[0]}"
         )
     model.load_state_dict(state)
     tokenizer = open_clip.get_tokenizer(arch) if arch else open_clip.SimpleTokenizer()
@@ -239,7 +239,7 @@ def _from_file(name: str | None, path: Path, quick_gelu: bool | None, allow_torc
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """open_clip reports its progress and its misgivings on the root logger; ours is one clear message."""
+    """Suppress open_clip's messages on the root logger; errors are reported by mltta."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

@@ -1,1 +1,1 @@
-"""What tagging writes: tags in every format, a gallery, keywords, pictures."""
+"""Output of tagging: tags in every format, a gallery, keywords and pictures."""

@@ -1,4 +1,4 @@
-"""Whole files of tags in any format, and those for other tools: COCO's JSON, and the folder that FiftyOne imports."""
+"""Complete files of tags in any format, including COCO JSON and FiftyOne datasets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mltta.output.formats import Page, Record, printable, text_format
 
 
 def write_tags(part: Path, format: str, records: Iterable[Record], page: Page) -> None:
-    """Write a whole file in a format."""
+    """Write a complete file in the given format."""
     text = text_format(format, page.wide)
     if text is not None:
         with part.open("wb") as file:
@@ -30,9 +30,9 @@ def write_tags(part: Path, format: str, records: Iterable[Record], page: Page) -
 
 
 def coco_text(records: Iterable[Record], page: Page) -> str:
-    """COCO's lists: images, categories, and an annotation for every label of an image, with its score and no box.
+    """Return COCO JSON: images, categories, and one annotation per label of an image, with score and without box.
 
-    Images that failed have no entry, those that show nothing have no annotations.
+    Failed images have no entry; images without labels have no annotations.
     """
     numbers = {label: number for number, label in enumerate(page.labels, start=1)}
     images: list[dict[str, object]] = []
@@ -57,9 +57,9 @@ def _json(held: object) -> str:
 
 
 def write_fiftyone(part: Path, records: Iterable[Record], page: Page) -> None:
-    """labels.json of a FiftyOneImageClassificationDataset: images by their full path, each with all its labels.
+    """Write labels.json of a FiftyOne image classification dataset: labels by the full path of the image.
 
-    FiftyOne also asks for a folder data beside it, which stays empty: full paths say where the images are.
+    FiftyOne also requires a folder "data", which stays empty because paths are absolute.
     """
     page.path.with_name("data").mkdir(exist_ok=True)
     labels: dict[str, list[dict[str, object]]] = {}

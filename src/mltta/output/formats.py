@@ -1,6 +1,6 @@
-"""What tags are written as: records, the formats and how a file's name says which, and those written image by image.
+"""Output formats: records, the format for a file name, and formats that are written image by image.
 
-A record is one image's answer in plain data, as ``Tags.record()`` gives it; the journal and all formats are made of it.
+A record is the result for one image as plain data, from ``Tags.record()``. The journal and all formats consist of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from mltta.errors import ConfigError
 
-#: "image", and either "error" or "present" and "labels"; for a gallery also "thumbnail" and "where"
+#: "image"; "error", or "present", "labels" and, if there are none, a "note"; for a gallery "thumbnail" and "where"
 Record = dict[str, Any]
 #: the columns of a table, by whether it has one row per image
 COLUMNS = {
@@ -25,23 +25,25 @@ COLUMNS = {
 }
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 SUFFIXES |= {".pq": "parquet", ".html": "html", ".htm": "html", ".txt": "table"}
-#: formats with rows, which can be one per image
+NONE_SHOWN = "No label scored high enough"
+#: formats that can have one row per image
 WIDE = {"csv", "parquet"}
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a whole file is written with besides the records: its own place, how many there are, all labels."""
+    """What a file contains besides its records: path, number of records, labels, synonyms as "a | b"."""
 
     path: Path
     count: int
     labels: Sequence[str]
     wide: bool = False
+    synonyms: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class TextFormat:
-    """A text format: what stands before all images, for each, between them and behind them."""
+    """A text format: head, entry per image, separator and tail."""
 
     entry: Callable[[Record], str]
     head: str = ""
@@ -50,11 +52,11 @@ class TextFormat:
 
     @property
     def grows(self) -> bool:
-        """Whether a file of it is whole after every image, so that it can be read while it grows."""
+        """Whether the file is valid after every image, so that it can be read while it grows."""
         return not self.tail
 
     def pieces(self, records: Iterable[Record]) -> Iterator[str]:
-        """The whole text, a piece at a time."""
+        """Yield the text in pieces."""
         yield self.head
         for number, record in enumerate(records):
             yield (self.between if number else "") + self.entry(record)
@@ -62,7 +64,7 @@ class TextFormat:
 
 
 def format_of(given: str | None, output: Path | None) -> str:
-    """The format that was asked for, or the one that the file's suffix says."""
+    """Return the given format, or the one of the file extension."""
     if given is not None or output is None:
         return given or "table"
     suffix = output.suffix.lower()
@@ -73,21 +75,21 @@ def format_of(given: str | None, output: Path | None) -> str:
 
 
 def file_of(format: str, output: Path) -> Path:
-    """The file that is written: FiftyOne imports a folder, in which it looks for labels.json."""
+    """Return the file to write; FiftyOne imports a folder that contains labels.json."""
     return output / "labels.json" if format == "fiftyone" and output.suffix.lower() != ".json" else output
 
 
 def refuse_wide(formats: Iterable[str]) -> None:
     """Refuse ``--wide`` for formats without rows."""
     if not WIDE.intersection(formats):
-        raise ConfigError("--wide is for csv and parquet: other formats have one entry per image anyway")
+        raise ConfigError("--wide needs csv or parquet; other formats always have one entry per image")
 
 
 def text_format(format: str, wide: bool = False) -> TextFormat | None:
-    """How a format's file is written image by image; None where that cannot be."""
+    """Return how to write a format image by image; None if it cannot be."""
     if format == "csv":
         return csv_lines(wide)
-    if format == "json":  # one list of all images, laid out to be read
+    if format == "json":  # one indented list
         return TextFormat(partial(_json, indent=1), head="[", between=",", tail="\n]\n")
     if format == "jsonl":
         return TextFormat(lambda record: _json(record) + "\n")
@@ -95,7 +97,7 @@ def text_format(format: str, wide: bool = False) -> TextFormat | None:
 
 
 def csv_lines(wide: bool = False, end: str = "\r\n") -> TextFormat:
-    """One row per label, or one row per image; a screen makes the system's own line ends out of "\\n"."""
+    """One row per label, or one row per image; a terminal converts "\\n" to the line ends of the system."""
 
     def text(rows: Iterable[Iterable[Any]]) -> str:
         held = io.StringIO(newline="")
@@ -106,7 +108,7 @@ def csv_lines(wide: bool = False, end: str = "\r\n") -> TextFormat:
 
 
 def table_rows(record: Record, wide: bool) -> list[tuple[Any, ...]]:
-    """One row per label shown, or one per image; None is an empty cell. Every image has at least one row."""
+    """Return one row per label shown, or one per image, at least one; None is an empty cell."""
     image, error = printable(record["image"]), record.get("error")
     if error is not None:
         return [(image, None, None, None, printable(error))]
@@ -127,20 +129,20 @@ def _cell(value: Any) -> str:
 
 
 def _json(record: Record, indent: int | None = None) -> str:
-    """A record without what only a gallery shows; laid out, it begins with its own line."""
+    """Return a record as JSON without gallery data; an indented one starts with a line break."""
     held = {name: value for name, value in record.items() if name in ("image", "error", "present", "labels")}
     said = printable(json.dumps(held, ensure_ascii=False, indent=indent))
     return said if indent is None else "\n " + said.replace("\n", "\n ")
 
 
 def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> TextFormat:
-    """A table for people: score, bar of the character given, label; ``styled`` with the marks of a terminal."""
+    """A readable table of scores, bars of the character ``bar`` and labels; ``styled`` for terminals."""
 
     def text(record: Record) -> str:
-        if "error" in record:  # listed together at the end, where they are not overlooked
+        if "error" in record:  # errors are listed at the end
             return ""
         from rich.console import Console
-        from rich.markup import escape  # a label's brackets are not markup
+        from rich.markup import escape  # brackets in labels are not markup
         from rich.table import Table
 
         page = io.StringIO()
@@ -148,7 +150,7 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
         console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
         console.print(printable(record["image"]), style="bold", markup=False, soft_wrap=True)
         if not record["labels"]:
-            console.print("  none of the labels", style="dim")
+            console.print("  " + record.get("note", NONE_SHOWN), style="dim", markup=False, soft_wrap=True)
             return page.getvalue()
         table = Table(box=None, show_header=False, padding=(0, 1))
         for item in record["labels"]:
@@ -161,5 +163,5 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
 
 
 def printable(text: str) -> str:
-    """Text that any file takes: bytes of a path that are not UTF-8 are escaped."""
+    """Escape bytes of a path that are not UTF-8, so that any file can contain the text."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""All photos on one page: a single HTML file that filters and shows where, and asks no host for anything."""
+"""The gallery: one HTML page with all photos, filters and heat maps, which loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from PIL import Image
 
 from mltta.errors import MlttaError
 from mltta.images.decode import load_image
-from mltta.output.formats import Page, Record, printable
+from mltta.output.formats import NONE_SHOWN, Page, Record, printable
 from mltta.output.picture import levels
 
 _ASSETS = Path(__file__).parents[1] / "assets" / "gallery"
-#: the longer side of a thumbnail, and photos whose thumbnails stand together in the page
+#: longer side of a thumbnail; number of thumbnails per chunk of the page
 SIDE, CHUNK = 320, 200
-#: photos up to which the page holds the thumbnails itself; of more, they lie in a folder beside it
+#: maximum number of thumbnails embedded in the page; more are written to a folder beside it
 INSIDE = 5_000
 
 
 def for_gallery(photo: Path, where: Mapping[str, NDArray[np.float32]]) -> dict[str, Any]:
-    """What a record needs for the gallery: a small copy of the photo, and where labels were found."""
+    """Return the gallery data of a record: a thumbnail and the heat maps of its labels."""
     heat = {label: base64.b64encode(levels(grid).tobytes()).decode() for label, grid in where.items()}
     return {"thumbnail": thumbnail(photo)} | ({"where": heat} if heat else {})
 
 
 def thumbnail(photo: Path) -> str:
-    """A small WebP copy, as base64."""
+    """Return a small WebP copy as base64."""
     small = load_image(photo).copy()
     small.thumbnail((SIDE, SIDE), Image.Resampling.BILINEAR, reducing_gap=2.0)
     held = io.BytesIO()
@@ -46,12 +46,12 @@ def thumbnail(photo: Path) -> str:
 
 
 def thumbnail_folder(path: Path) -> Path:
-    """Where the thumbnails of a large gallery lie."""
+    """Return the thumbnail folder of a large gallery."""
     return path.with_name(f"{path.stem}_thumbnails")
 
 
 def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
-    """Write the page a chunk of photos at a time: their rows, and their thumbnails."""
+    """Write the page in chunks of photos: their rows and their thumbnails."""
     numbers = {label: number for number, label in enumerate(page.labels)}
     folder = thumbnail_folder(page.path) if page.count > INSIDE else None
     assets = (_ASSETS / name for name in ("page.html", "style.css", "script.js"))
@@ -61,6 +61,7 @@ def write_gallery(part: Path, records: Iterable[Record], page: Page) -> None:
     with part.open("w", encoding="utf-8", newline="") as file:
         file.write(f'{head}<script type="application/json" id="names" data-chunk="{CHUNK}">')
         file.write(f"{_script(list(page.labels))}</script>\n")
+        file.write(f'<script type="application/json" id="synonyms">{_script(list(page.synonyms))}</script>\n')
         while some := list(islice(left, CHUNK)):
             rows, thumbs = [], []
             for number, record in some:
@@ -78,6 +79,7 @@ def _row(record: Record, numbers: Mapping[str, int], home: Path) -> dict[str, An
     row: dict[str, Any] = {"name": printable(record["image"]), "url": _url(record["image"], home)}
     if "error" in record:
         return row | {"labels": [], "error": printable(record["error"])}
+    row["note"] = record.get("note", "" if record["labels"] else NONE_SHOWN)
     row["labels"] = [[numbers[item["label"]], round(item["score"], 4)] for item in record["labels"]]
     if record.get("where"):
         row["heat"] = {numbers[label]: grid for label, grid in record["where"].items()}
@@ -85,15 +87,15 @@ def _row(record: Record, numbers: Mapping[str, int], home: Path) -> dict[str, An
 
 
 def _thumbnail_of(record: Record) -> str:
-    """The thumbnail that was kept, or a new one; "-" where there is none."""
-    with suppress(MlttaError):  # the photo is gone since
+    """Return the stored thumbnail or a new one; "-" if there is none."""
+    with suppress(MlttaError):  # the photo was removed
         if "error" not in record:
             return str(record.get("thumbnail") or thumbnail(Path(record["image"])))
     return "-"
 
 
 def _put(folder: Path, number: int, thumb: str) -> str:
-    """Write a thumbnail into the folder, and say how the page calls it."""
+    """Write a thumbnail to the folder and return its URL relative to the page."""
     file = folder / f"{number // 1000:03}" / f"{number:06}.webp"
     content = base64.b64decode(thumb)
     if not (file.is_file() and file.read_bytes() == content):
@@ -103,7 +105,7 @@ def _put(folder: Path, number: int, thumb: str) -> str:
 
 
 def _url(image: str, home: Path) -> str:
-    """How a page in one folder calls a photo in another."""
+    """Return the URL of a photo relative to the folder of the page."""
     photo = os.path.abspath(image)
     try:
         return quote(os.fsencode(os.path.relpath(photo, home.absolute()).replace(os.sep, "/")))
@@ -112,6 +114,6 @@ def _url(image: str, home: Path) -> str:
 
 
 def _script(held: object) -> str:
-    """JSON that cannot end the element it stands in."""
+    """Return JSON that cannot close the surrounding script element."""
     text = json.dumps(held, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,4 +1,4 @@
-"""Tags as Parquet, which data frames read: one row per label, or one row per image."""
+"""Tags as Parquet: one row per label, or one row per image."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import IO, Any
 from mltta.errors import ConfigError
 from mltta.output.formats import COLUMNS, Page, Record, table_rows
 
-#: images of a row group: what is in memory at once
+#: images per row group, which are in memory at once
 _AT_ONCE = 10_000
 
 
 def write_parquet(part: Path | IO[bytes], records: Iterable[Record], page: Page) -> None:
-    """Write row group by row group; the same records give the same bytes."""
+    """Write row group by row group; equal records give equal bytes."""
     pa, parquet = open_pyarrow()
     text, score, wide = pa.string(), pa.float32(), page.wide
     kinds = [pa.list_(text), pa.list_(text), pa.list_(score)] if wide else [text, score, pa.bool_()]
@@ -29,7 +29,7 @@ def write_parquet(part: Path | IO[bytes], records: Iterable[Record], page: Page)
 
 
 def open_pyarrow() -> tuple[Any, Any]:
-    """pyarrow and its parquet part, or what to install."""
+    """Import pyarrow and pyarrow.parquet, or say what to install."""
     try:
         import pyarrow
         from pyarrow import parquet

@@ -1,6 +1,6 @@
-"""Tags in partitions: a folder of Parquet files, one a shard, and a manifest with the checksum that each must have.
+"""Tags in partitions: a folder with one Parquet file per shard and a manifest of their checksums.
 
-Names that begin with an underscore are passed over by whatever reads a folder of Parquet files as one table.
+Readers of Parquet folders skip names that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from mltta.storage.checksums import of_bytes, sealed, unsealed
 from mltta.storage.folders import Folder, is_remote
 
 FORMAT, MANIFEST = "mltta-partitions-2", "_manifest.json"
-#: of version 0.2.0, whose parts are read but not continued: another rule said there which labels are present
+#: format of version 0.2.0: readable but not resumable, as its rule for which labels are present differs
 OLD = "mltta-partitions-1"
-#: seconds between two writings of the manifest: what a kill of the driver can cost
+#: minimum seconds between writes of the manifest, which is the work that a killed driver can lose
 OFTEN = 2.0
 
 
 @dataclass(frozen=True)
 class Part:
-    """A shard that is done: its file's length and checksum, and how it was made."""
+    """A finished shard: size and checksum of its file, and how it was made."""
 
     shard: int
     size: int
     crc32: str
     images: int
     failed: int
-    #: how many photos were worked on side by side, and for how long
+    #: number of concurrent photos, and time taken
     threads: int
     seconds: float
 
@@ -48,18 +48,18 @@ class Part:
 
 
 def part_name(shard: int) -> str:
-    """The file of a shard."""
+    """Return the file name of a shard."""
     return f"part-{shard:07}.parquet"
 
 
 class Partitions:
-    """A folder of partitions, near or far, and what its manifest says of it."""
+    """A local or remote folder of partitions and its manifest."""
 
     def __init__(self, address: str):
         self.folder = Folder(address)
-        #: what it was begun with; None: there is no manifest yet
+        #: settings of the run; None if there is no manifest yet
         self.settings: dict[str, Any] | None = None
-        #: shards there are to be, and those that are done
+        #: planned number of shards, and the finished ones
         self.count = 0
         self.parts: dict[int, Part] = {}
         self._saved, self._took, self._old = 0.0, 0.0, False
@@ -69,37 +69,37 @@ class Partitions:
             return
         held = unsealed(content, FORMAT) or unsealed(content, OLD)
         if held is None:
-            said = f"{self.folder}/{MANIFEST} is damaged, so nothing is known of its parts; {OTHERWISE}"
+            said = f"{self.folder}/{MANIFEST} is damaged, so its parts cannot be verified; {OTHERWISE}"
             raise MlttaError(said)
         self.settings, self.count, self._old = held["settings"], held["shards"], held["format"] == OLD
         self.parts = {one["shard"]: Part(**one) for one in held["parts"]}
 
     def begin(self, settings: Mapping[str, Any]) -> None:
-        """Go on with what was begun with the same settings, or start; other settings are refused."""
+        """Resume a run with the same settings, or start one; other settings are refused."""
         if self._old:
-            said = "was begun by version 0.2.0, which this version can read but not resume"
+            said = "was written by version 0.2.0, which this version can read but not resume"
             raise MlttaError(f"{self.folder} {said}; {OTHERWISE}")
         if self.settings is not None:
             refuse_others(str(self.folder), self.settings, settings)
             return
         if strangers := [name for name in self.folder.names() if name[:1] not in "_."]:
-            said = f"but no {MANIFEST}, so --ray did not begin it; give another -o"
-            raise MlttaError(f"{self.folder} holds {strangers[0]} {said}")
+            said = f"but no {MANIFEST}, so it is not an output of --ray; choose another -o"
+            raise MlttaError(f"{self.folder} contains {strangers[0]} {said}")
         self.settings = json.loads(json.dumps(settings))
 
     def planned(self, count: int) -> None:
-        """Say how many shards there are to be."""
+        """Set the planned number of shards."""
         self.count = count
         self.save()
 
     def add(self, part: Part) -> None:
-        """A shard is done; the manifest is written now and then."""
+        """Record a finished shard; the manifest is written periodically."""
         self.parts[part.shard] = part
         if time.monotonic() - self._saved > max(OFTEN, 20 * self._took):
             self.save()
 
     def save(self) -> None:
-        """Write the manifest, whole."""
+        """Write the manifest."""
         start = time.monotonic()
         parts = [asdict(self.parts[shard]) for shard in sorted(self.parts)]
         held = {"format": FORMAT, "shards": self.count, "settings": self.settings, "parts": parts}
@@ -109,18 +109,18 @@ class Partitions:
 
     @property
     def images(self) -> int:
-        """Photos in the parts that are done."""
+        """Number of photos in the finished shards."""
         return sum(part.images for part in self.parts.values())
 
     def records(self) -> Iterator[Record]:
-        """Every photo's record, in the order of the sources; a part that is not what was written is refused."""
+        """Yield the record of every photo, in the order of the sources; damaged parts are refused."""
         if len(self.parts) < self.count:
             done = f"{len(self.parts):,} of {self.count:,} shards are done"
-            raise MlttaError(f"{self.folder} is not finished: {done}; rerun the command that began it")
+            raise MlttaError(f"{self.folder} is not finished: {done}; rerun the command that created it")
         _, parquet = open_pyarrow()
         for _, part in sorted(self.parts.items()):
             if (content := whole_part(self.folder, part)) is None:
-                said = "is missing or damaged; rerun the command that wrote it, which redoes it alone"
+                said = "is missing or damaged; rerun the command that created it to restore only this part"
                 raise MlttaError(f"{self.folder}/{part.name} {said}")
             for row in parquet.read_table(io.BytesIO(content)).to_pylist():
                 if row["error"] is not None:
@@ -132,7 +132,7 @@ class Partitions:
 
 
 def whole_part(folder: Folder, part: Part) -> bytes | None:
-    """A shard's file, if it is the one that the manifest knows."""
+    """Return the content of a shard's file if it matches the manifest."""
     with suppress(OSError):
         content = folder.read(part.name)
         if len(content) == part.size and f"{of_bytes(content):08x}" == part.crc32:
@@ -141,13 +141,13 @@ def whole_part(folder: Folder, part: Part) -> bytes | None:
 
 
 def part_bytes(records: Iterable[Record]) -> bytes:
-    """A shard's file; the same records give the same bytes."""
+    """Return the content of a shard's file; equal records give equal bytes."""
     held = io.BytesIO()
     write_parquet(held, records, Page(Path(), 0, (), wide=True))
     return held.getvalue()
 
 
 def is_partitions(path: Path | str) -> bool:
-    """Whether a folder, near or far, holds partitions that can be read back."""
+    """Whether a local or remote folder contains partitions."""
     remote = is_remote(str(path))
     return MANIFEST in Folder(str(path)).names() if remote else Path(path, MANIFEST).is_file()

@@ -1,4 +1,4 @@
-"""Tags on the screen, or through a pipe: written as they come, kept nowhere."""
+"""Tags on the terminal or through a pipe: written immediately, not stored."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mltta.output.formats import Page, Record, TextFormat, csv_lines, refuse_wid
 
 
 class Screen:
-    """The standard output, or a device or a pipe that was named; it takes what an ``Output`` takes.
+    """Standard output, a device or a named pipe; has the interface of ``Output``.
 
-    A list in JSON, or COCO's, is one document per run, which ends with it: with --watch, when that is interrupted.
+    JSON and COCO are one document per run, completed at its end, with --watch at Ctrl-C.
     """
 
     def __init__(self, format: str, path: Path | None = None, *, wide: bool = False):
@@ -47,11 +47,11 @@ class Screen:
             self._say(self._text.head)
 
     def done(self, image: str, stamp: list[int] | None) -> bool:
-        """Whether an image was shown in this run, and is the file that it was then."""
+        """Whether an image was shown in this run and its file has not changed."""
         return image in self._seen and self._seen[image] == stamp
 
     def grow(self, sources: Sequence[str]) -> None:
-        """Nothing is there yet."""
+        """Do nothing: there is no earlier output."""
 
     def add(self, record: Record, stamp: list[int] | None) -> None:
         if self._text is None:
@@ -61,7 +61,7 @@ class Screen:
         self._seen[record["image"]] = stamp
 
     def finish(self, sources: Sequence[str], interrupted: bool = False) -> None:
-        """With --watch more may come: the end is written when the stream is closed."""
+        """Do nothing: the end is written on exit, as --watch may add more."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -73,7 +73,7 @@ class Screen:
                 self._file.close()
 
     def _say(self, text: str) -> None:
-        """Write what the stream can take of a text, and escape the rest."""
+        """Write a text, escaping characters that the stream cannot encode."""
         if text:
             try:
                 self._file.write(text)
@@ -84,13 +84,13 @@ class Screen:
 
 
 def _table_for(stream: TextIO) -> TextFormat:
-    """The table as a stream can show it: its width, its marks, and bars of a character that it has."""
+    """Return a table format for a stream: its width, styles, and a bar character it can encode."""
     bar, width, styled = "#", 100, False
     with suppress(UnicodeEncodeError, LookupError):
         "█".encode(getattr(stream, "encoding", None) or "utf-8")
         bar = "█"
     with suppress(OSError, ValueError):
-        if stream.isatty():  # Windows' old console shows the marks as rubbish
+        if stream.isatty():  # the old Windows console does not support styles
             takes_marks = sys.platform != "win32" or "WT_SESSION" in os.environ
             styled = takes_marks and os.environ.get("TERM") != "dumb"
             width = os.get_terminal_size(stream.fileno()).columns

@@ -1,4 +1,4 @@
-"""Files made of photos: copies and links sorted by label, pictures in folders like the photos' own."""
+"""Copies and links of photos sorted by label, and paths of pictures that mirror the photos' folders."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mltta.output.keywords.jpeg import Jpeg
 from mltta.storage import atomic
 
 LABEL = "{label}"
-#: names that Windows keeps for devices
+#: device names reserved by Windows
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
 
 
 def safe_name(label: str) -> str:
-    """A label as a folder that every system takes.
+    """Return a folder name for a label that is valid on every system.
 
     >>> [safe_name(label) for label in ("traffic light", "salt/pepper", "..", "Aux", "what?")]
     ['traffic light', 'salt_pepper', '_', '_Aux', 'what_']
@@ -32,26 +32,26 @@ def safe_name(label: str) -> str:
 
 
 class Sorting:
-    """Puts photos into a folder for each label that they show.
+    """Copy or link photos into one folder per label.
 
     Args:
-        pattern: where to, with {label} in it.
+        pattern: target folder, containing {label}.
         link: make links instead of copies.
     """
 
     def __init__(self, pattern: Path, link: bool = False):
         if LABEL not in str(pattern):
             option = "--link-to" if link else "--copy-to"
-            raise ConfigError(f'{option} {pattern}: say where the label goes, as in "{pattern / LABEL}"')
+            raise ConfigError(f'{option} {pattern}: the path must contain {LABEL}, as in "{pattern / LABEL}"')
         self.pattern, self.link = pattern, link
 
     @property
     def home(self) -> Path:
-        """The folder that all the others lie in."""
+        """The common parent of the label folders."""
         return Path(*takewhile(lambda part: LABEL not in part, self.pattern.parts))
 
     def put(self, photo: Path, labels: Sequence[str], dry: bool = False) -> list[Path]:
-        """Copy or link a photo for each label; the new files. Those that are there already stay as they are."""
+        """Copy or link a photo for each label and return the new files; existing ones are not changed."""
         found = []
         for label in labels:
             folder = Path(*(part.replace(LABEL, safe_name(label)) for part in self.pattern.parts))
@@ -62,14 +62,14 @@ class Sorting:
         return found
 
     def _free(self, photo: Path, folder: Path) -> Path | None:
-        """A name in a folder that is not taken; None where the photo is there already."""
+        """Return an unused name in a folder; None if the photo is already there."""
         for number in count(1):
             target = folder / (photo.name if number == 1 else f"{photo.stem}-{number}{photo.suffix}")
             if not os.path.lexists(target):
                 return target
             if target.is_file() and (target.samefile(photo) or (not self.link and _same(photo, target))):
                 return None
-        raise AssertionError  # there is always another number
+        raise AssertionError  # count never ends
 
     def _put(self, photo: Path, target: Path) -> None:
         with atomic.writing(target):
@@ -80,12 +80,12 @@ class Sorting:
                 return
             try:
                 target.symlink_to(os.path.relpath(photo.absolute(), target.parent.resolve()))
-            except (OSError, ValueError):  # Windows asks for rights, or it is another drive
+            except (OSError, ValueError):  # Windows requires permission; or another drive
                 os.link(photo, target)
 
 
 def _same(photo: Path, other: Path) -> bool:
-    """Whether two files are one photo: the same bytes, or JPEGs of the same image data whose keywords differ."""
+    """Whether two files are the same photo: equal bytes, or JPEGs that differ only in metadata."""
     same = filecmp.cmp(photo, other, shallow=False)
     with suppress(OSError, ValueError):
         return same or Jpeg.of(photo.read_bytes()).rest == Jpeg.of(other.read_bytes()).rest
@@ -93,7 +93,7 @@ def _same(photo: Path, other: Path) -> bool:
 
 
 class PicturePaths:
-    """Where the pictures of photos go: under the photos' own names, in folders like theirs, never two in one place.
+    """Unique output paths for pictures of photos, which keep the photos' names and folder structure.
 
     >>> paths = PicturePaths(Path("out"))
     >>> [paths(Path("in/sub") / name, Path("in")).as_posix() for name in ("a.jpg", "a.png")]
@@ -106,7 +106,7 @@ class PicturePaths:
         self._taken: set[Path] = set()
 
     def __call__(self, photo: Path, root: Path | None) -> Path:
-        """The place of a photo that was found under a root, or given itself."""
+        """Return the path for a photo that was found under a root, or given itself (None)."""
         if photo not in self._of:
             inner = Path(photo.name) if root is None else photo.relative_to(root)
             own = Path((root or photo.parent).resolve().name)

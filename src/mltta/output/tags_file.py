@@ -1,4 +1,4 @@
-"""Files of tags that can be resumed: kept by a journal, each replaced in one step, never over somebody else's."""
+"""Resumable files of tags: backed by a journal, replaced atomically, never overwriting other files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mltta.storage.reading import shorten
 
 
 class TagsFile:
-    """One file of an output, in one format."""
+    """One output file in one format."""
 
     def __init__(self, path: Path, format: str, wide: bool, journal: TagsJournal):
         self.path, self.format, self.wide, self.journal = path, format, wide and format in WIDE, journal
@@ -28,28 +28,29 @@ class TagsFile:
 
     @property
     def waits(self) -> bool:
-        """Whether what is there is the file that --overwrite is to replace."""
+        """Whether the existing file is one that --overwrite will replace."""
         seal = self.journal.last_seal(self.path.name)
         return seal is not None and seal.format is None and self.path.is_file()
 
     def wait(self) -> None:
-        """Remember the file that is there as one that may be replaced."""
+        """Record the existing file as one that may be replaced."""
         if self.path.is_file() and self.path.stat().st_size:
             self.journal.seal(self.path.name, *_measure(self.path, [])[-1], None)
 
     def write(self, order: Sequence[str], labels: Sequence[str]) -> None:
-        """Put the file in its place in one step, and say so in the journal before."""
+        """Replace the file atomically, after recording it in the journal."""
         self.close()
         records = (self.journal.record(image) for image in order)
+        synonyms = (self.journal.settings or {}).get("synonyms", ())
         with writing(self.path), replacing(self.path) as part:
-            write_tags(part, self.format, records, Page(self.path, len(order), labels, self.wide))
+            write_tags(part, self.format, records, Page(self.path, len(order), labels, self.wide, synonyms))
             size, crc = _measure(part, [])[-1]
             last, how = self.journal.last_seal(self.path.name), [self.format, self.wide]
             if last is None or (last.size, last.crc, last.format) != (size, crc, how):
                 self.journal.seal(self.path.name, size, crc, how)
 
     def grow(self, order: Sequence[str], labels: Sequence[str]) -> None:
-        """Write what is done, if what comes can be added behind it."""
+        """Write what is done, if the format allows appending."""
         if self.text is not None and self.text.grows and not self.waits:
             self.write(order, labels)
             with writing(self.path):
@@ -67,21 +68,21 @@ class TagsFile:
             self._growing = None
 
     def refuse_strangers(self) -> None:
-        """Refuse a file that is there and is not what the journal says was written."""
+        """Refuse an existing file that differs from what the journal recorded."""
         if not self.path.exists() or not self.path.stat().st_size:
             return
         seals = self.journal.seals.get(self.path.name)
         if seals is None:
-            why = f"{self.journal.path.name} does not name it; {OTHERWISE}"
+            why = f"{self.journal.path.name} does not list it; {OTHERWISE}"
             raise MlttaError(f"{self.path} exists but has no journal, so it cannot be resumed: {why}")
         length = self.path.stat().st_size
         found = set(_measure(self.path, [seal.size for seal in seals if seal.size <= length]))
         if not any((seal.size, seal.crc) in found and self._grown(seal, length) for seal in reversed(seals)):
-            said = f"{self.path} was changed since mltta wrote it, and would lose that; {OTHERWISE}"
+            said = f"{self.path} was changed after mltta wrote it; {OTHERWISE}"
             raise MlttaError(said)
 
     def _grown(self, seal: Seal, length: int) -> bool:
-        """Whether nothing is behind what was sealed but what the journal has behind that seal."""
+        """Whether the file continues after a seal exactly as the journal does."""
         text = text_format(*seal.format) if seal.format else None
         if seal.size == length or text is None or not text.grows:
             return seal.size == length
@@ -96,18 +97,18 @@ class TagsFile:
 
 
 class Output:
-    """Tags on their way into files; a context manager, whose lock no second run gets.
+    """Writer of tags to files; a context manager that locks them against other runs.
 
-    A record is in the journal before it is anywhere else. Files that can grow (CSV, JSON Lines, the table) are whole
-    after every image, in the order the images came; at the end every file is replaced in one step, in the order of the
-    sources. One journal serves all files: it lies beside the first that has one, else beside the first.
+    Each record is first written to the journal. Files that can grow (CSV, JSON Lines, the table) are valid after every
+    image, in the order of tagging; at the end every file is replaced atomically, in the order of the sources. All files
+    share one journal, stored beside the first file that already has one, or else beside the first file.
     """
 
     def __init__(self, outputs: Mapping[Path, str], *, wide: bool = False, overwrite: bool = False):
         """Args:
         outputs: the format of each file.
-        wide: one row per image, in the formats that know rows.
-        overwrite: start over; what is there stays until it is replaced.
+        wide: one row per image, in formats with rows.
+        overwrite: start over; existing files stay until they are replaced.
         """
         if wide:
             refuse_wide(outputs.values())
@@ -117,11 +118,11 @@ class Output:
         self._labels: Sequence[str] = ()
         names = [path.name for path in self._formats]
         if len({*names}) < len(outputs):
-            raise ConfigError(f"{max(names, key=names.count)}: give each -o a name of its own")
+            raise ConfigError(f"{max(names, key=names.count)}: give each -o a different file name")
 
     @property
     def paths(self) -> list[Path]:
-        """The files that are written."""
+        """The files to write."""
         return [*self._formats]
 
     def __enter__(self) -> Output:
@@ -130,7 +131,7 @@ class Output:
                 with writing(path):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     if path.is_dir():
-                        raise MlttaError(f"{path} is a folder; give a file to write the tags to")
+                        raise MlttaError(f"{path} is a folder; give a file with -o")
                     stack.enter_context(locked(_beside(path, ".lock"), str(path)))
             home = next((path for path in self._formats if _beside(path).is_file()), self.paths[0])
             with writing(home):
@@ -145,7 +146,7 @@ class Output:
         return self
 
     def begin(self, settings: Mapping[str, Any], labels: Sequence[str]) -> None:
-        """Continue what was begun with the same settings, or start; other settings are refused."""
+        """Resume a run with the same settings, or start one; other settings are refused."""
         self._labels = labels
         if self.journal.settings is not None:
             return refuse_others(self.paths[0], self.journal.settings, settings)
@@ -155,31 +156,31 @@ class Output:
                 file.wait()
 
     def done(self, image: str, stamp: list[int] | None) -> bool:
-        """Whether an image was tagged, and is the file that it was then."""
+        """Whether an image was tagged and its file has not changed."""
         kept = self.journal.kept.get(image)
         return kept is not None and not kept.failed and kept.stamp == stamp
 
     def grow(self, sources: Sequence[str]) -> None:
-        """Put what is done in the files, so that what comes can be added behind it."""
+        """Write what is done to the files, so that further records can be appended."""
         order = [image for image in self._ordered(sources) if not self.journal.kept[image].failed]
         for file in self.files:
             file.grow(order, self._labels)
 
     def add(self, record: Record, stamp: list[int] | None) -> None:
-        """Keep one image's record, or its error."""
+        """Save the record or the error of an image."""
         with writing(self.journal.path):
             self.journal.add(record, stamp)
         for file in self.files:
             file.add(record)
 
     def finish(self, sources: Sequence[str], interrupted: bool = False) -> None:
-        """Write every file anew; an interrupted run leaves those that --overwrite was to replace."""
+        """Rewrite every file; an interrupted run keeps those that --overwrite would replace."""
         for file in self.files:
             if not (interrupted and file.waits):
                 file.write(self._ordered(sources), self._labels)
 
     def _ordered(self, sources: Sequence[str]) -> list[str]:
-        """All images with a record: those that are not among the sources first, then the sources in their order."""
+        """Return all images with a record: first those not among the sources, then the sources in order."""
         kept, asked = self.journal.kept, set(sources)
         return [image for image in kept if image not in asked] + [one for one in sources if one in kept]
 
@@ -189,12 +190,12 @@ class Output:
 
 
 def _beside(path: Path, suffix: str = "") -> Path:
-    """The hidden file in which the journal of an output lies."""
+    """Return the hidden journal file of an output."""
     return path.with_name(f".{path.name}.mltta{suffix}")
 
 
 def _measure(path: Path, sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Checksums of a file's first so many bytes, for each size, and of all of it: one reading."""
+    """Return size and checksum of the file up to each size, and of the whole file, in one pass."""
     found, crc, at = [], 0, 0
     with path.open("rb") as file:
         for size in [*sorted(set(sizes)), None]:
@@ -204,18 +205,18 @@ def _measure(path: Path, sizes: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-#: what differs of itself when something else does
+#: settings that always differ when another one does
 _IMPLIES = {"model": ("weights", "arithmetic"), "method": ("settings", "method's file", "views")}
 _IMPLIES |= {"labels": ("synonyms", "texts"), "synonyms": ("texts",)}
 
 
 def refuse_others(path: Path | str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse settings that differ from those an output was begun with, and say in what."""
+    """Refuse settings that differ from those of an existing output, and name the differences."""
     now = json.loads(json.dumps(now))
     implied = {other for name, own in _IMPLIES.items() if before.get(name) != now.get(name) for other in own}
     some = ({name: held[name] for name in held if name not in implied} for held in (before, now))
     if said := "; ".join(_differences(*some)):
-        raise MlttaError(f"{path} was begun with other settings: {said}. Use the same ones, or {OTHERWISE}")
+        raise MlttaError(f"{path} was made with other settings: {said}. Use the same ones, or {OTHERWISE}")
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -1,8 +1,7 @@
-"""What is done of an output, kept beside it: the truth that its files are written from, whatever their format.
+"""The journal of an output, from which its files are written in any format.
 
-The first line says what the run was begun with. Then there is one line per image, and one for every time a file was
-written, with its length and checksum, so that a file that was changed since is recognised. A line that is damaged or
-cut off means an image that is not done.
+The first line contains the settings. It is followed by one line per image, and one line per written file with its size
+and checksum, to detect later changes. A damaged or truncated line means that its image is not done.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from mltta.storage import atomic
 from mltta.storage.journal import line_content, read_lines, sealed_line
 
 FORMAT = "mltta-tags-2"
-OTHERWISE = "give another -o, or --overwrite to start over"
+OTHERWISE = "choose another -o, or use --overwrite to start over"
 
 
 @dataclass(frozen=True)
 class KeptRecord:
-    """Where an image's last record lies, what file it was made of, and whether that failed."""
+    """Position of an image's last record, stamp of its file, and whether it failed."""
 
     place: int
     size: int
@@ -36,23 +35,23 @@ class KeptRecord:
 
 @dataclass(frozen=True)
 class Seal:
-    """A file at one moment: its length, its checksum, how it was written, and where the journal then ended."""
+    """State of a file: size, checksum, format, and the end of the journal at that time."""
 
     size: int
     crc: int
-    format: list[Any] | None  # None: it was there before the run and waits to be replaced
+    format: list[Any] | None  # None: a file from before the run, to be replaced
     place: int
 
 
 class TagsJournal:
-    """An append-only file of sealed lines, whose records are read back one by one; a ``fresh`` one takes none over."""
+    """An append-only file of sealed lines; a ``fresh`` journal ignores existing content."""
 
     def __init__(self, path: Path, fresh: bool = False):
         self.path = path
-        #: what it was begun with; None if there is none yet
+        #: settings of the run; None if there is no journal yet
         self.settings: dict[str, Any] | None = None
         self.kept: dict[str, KeptRecord] = {}
-        #: by the name of the file
+        #: by file name
         self.seals: dict[str, list[Seal]] = {}
         self._file: FileIO | None = None
         self._end = 0
@@ -68,21 +67,21 @@ class TagsJournal:
         self._file, self._end = FileIO(self.path, "r+"), len(line)
 
     def add(self, record: Record, stamp: list[int] | None) -> None:
-        """Append an image's record; a later one counts instead of an earlier one."""
+        """Append an image's record, which replaces an earlier one."""
         place, size = self._append({"stamp": stamp, **record})
         self.kept[record["image"]] = KeptRecord(place, size, stamp, "error" in record)
 
     def seal(self, name: str, size: int, crc: int, format: list[Any] | None) -> None:
-        """Say what a file will be, before it is put in its place."""
+        """Record the state of a file before it is replaced."""
         self._append({"written": size, "of": f"{crc:08x}", "as": format, "file": name})
         self.seals.setdefault(name, []).append(Seal(size, crc, format, self._end))
 
     def last_seal(self, name: str) -> Seal | None:
-        """What is known of a file as it should be now."""
+        """Return the expected state of a file, if known."""
         return self.seals[name][-1] if name in self.seals else None
 
     def record(self, image: str) -> Record:
-        """An image's last record."""
+        """Return an image's last record."""
         assert self._file is not None
         kept = self.kept[image]
         self._file.seek(kept.place)
@@ -91,7 +90,7 @@ class TagsJournal:
         return held
 
     def records_after(self, name: str, seal: Seal) -> Iterator[Record]:
-        """The records that were added behind a file's seal, up to its next one."""
+        """Yield the records added after a seal of a file, up to its next one."""
         with self.path.open("rb") as file:
             file.seek(seal.place)
             for line in read_lines(file):
@@ -102,7 +101,7 @@ class TagsJournal:
                     yield held
 
     def close(self) -> None:
-        """Wait until the disk has it all."""
+        """Sync to disk and close."""
         if self._file is not None:
             os.fsync(self._file.fileno())
             self._file.close()
@@ -125,7 +124,7 @@ class TagsJournal:
                 held = line.held or {}
                 if not place:
                     if "format" not in held or "settings" not in held:
-                        return  # not ours, or cut off at once: nothing was done then
+                        return  # not a journal, or truncated at once: nothing is done
                     self.settings = held["settings"]
                     if held["format"] != FORMAT:
                         version = self.settings.get("mltta", "another version")
@@ -139,4 +138,4 @@ class TagsJournal:
                 if not line.cut_off:
                     place += line.size
         self._file, self._end = FileIO(self.path, "r+"), place
-        self._file.truncate(place)  # what a kill has cut off
+        self._file.truncate(place)  # remove a truncated line

@@ -17,9 +17,10 @@ from mltta.model.backbone import Backbone
 from mltta.reproduction.rerun import Bench, run_each
 from mltta.tables.cells import Cell, Row, Table
 from mltta.tables.plots import pareto
+from mltta.tables.svg import Drawing
 
 _PUBLISHED = Path(__file__).parents[1] / "assets" / "paper" / "frontier.json"
-#: the family's best foot forward: windows of one larger pass in the place of crops
+#: the family's best foot forward: windows of one larger pass instead of crops
 LOCAL = ("zero", "tpt", "c-tpt", "ml-tta", "boostadapter", "dpe", "reta")
 #: and several templates, for those that tune no prompt and are used with one
 SEVERAL = ("clip", "zero", "tda", "dmn", "boostadapter", "dpe", "bcp", "concepts", "piaa")
@@ -113,7 +114,7 @@ def frontier_table(found: Frontier) -> Table:
     return Table(title, COLUMNS, tuple(rows), tuple(notes), lower_is_better=COLUMNS[-3:])
 
 
-def frontier_plot(found: Frontier, scoring: Scoring = "z-score") -> str:
+def frontier_plot(found: Frontier, scoring: Scoring = "z-score") -> Drawing:
     """mAP over price, those that nothing cheaper beats joined by a line."""
     lines = found.lines.items()
     points = {entry.name: (found.costs[entry], line.mean(MAP[scoring])) for entry, line in lines}
@@ -145,6 +146,6 @@ def published_table() -> Table:
         cells = tuple(Cell(row["values"].get(name)) for name in columns)
         rows.append(Row(f"{row['title']} [{numbers[row['protocol']]}]", cells, row["model"]))
     notes = tuple(f"[{number}] {data['protocols'][name]}" for name, number in numbers.items())
-    notes += ("ZERO and C-TPT: no number of several labels an image was found.",)
+    notes += ("ZERO and C-TPT: no multi-label figure was found.",)
     title = "Published numbers, each on its own protocol"
     return Table(title, tuple(columns.values()), tuple(rows), notes, best="")

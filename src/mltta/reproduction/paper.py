@@ -65,7 +65,7 @@ class PaperCell:
     row: str
     column: str
     setting: Setting
-    value: float
+    value: float | None  # None in rows of ours
     mark: Literal["", "best", "second"] = ""  # printed bold, or underlined
     episodic: bool | None = None  # None where the table does not say
 

@@ -1,1 +1,1 @@
-"""Tagging over HTTP: an API, a page that uses it, and a client."""
+"""Tagging over HTTP: an API, a web page for it, and a client."""

@@ -1,4 +1,4 @@
-"""Tags as the API answers them, and as files."""
+"""Tags as API responses and as files."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from mltta.tagger import Tags
 
 
 def image_answer(found: Answered, asked: TagCall) -> ImageOut:
-    """One image's entry: what the call asked to see of it."""
+    """Build one image's entry, with the fields requested by the call."""
     tags = found.tags
     if tags.error is not None:
         return ImageOut(image=tags.image, error=tags.error)
     labels = [Label(**item) for item in (tags if asked.all else tags.shown)]
     answer = ImageOut(image=tags.image, present=tags.present, labels=labels, ms=round(found.ms, 1))
+    answer.note = tags.note
     if asked.where:
         answer.where = {label: _heat(grid) for label, grid in tags.where.items()}
     if asked.captions:
@@ -40,7 +41,7 @@ def _heat(grid: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Heat:
 
 
 def export(asked: ExportCall) -> tuple[bytes, str, str]:
-    """A file of answers, its media type and its name."""
+    """Write results to a file; returns its content, media type and name."""
     if asked.format == "xmp":
         return _sidecars(asked.images), "application/zip", "keywords.zip"
     lines = text_format(asked.format, asked.wide)
@@ -51,14 +52,14 @@ def export(asked: ExportCall) -> tuple[bytes, str, str]:
 
 
 def _record(entry: ImageOut) -> dict[str, Any]:
-    """What files hold of an entry: of all labels, those that are shown."""
+    """A file's record of an entry: only labels that are shown."""
     here = set(entry.present or ())
     shown = [item.model_dump() for item in entry.labels or () if item.label in here]
     return Tags(shown, present=[x["label"] for x in shown], image=entry.image, error=entry.error).record()
 
 
 def _sidecars(entries: Sequence[ImageOut]) -> bytes:
-    """A zip with a sidecar for each photo that shows something, to be unpacked beside the photos."""
+    """A zip with an XMP sidecar for each photo with labels, to unpack next to the photos."""
     content = io.BytesIO()
     taken: set[str] = set()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -71,7 +72,7 @@ def _sidecars(entries: Sequence[ImageOut]) -> bytes:
 
 
 def _path(image: str, taken: set[str]) -> str:
-    """A path inside the archive that leads nowhere else, whatever the photo is called."""
+    """A path inside the archive that cannot escape it, whatever the photo's name."""
     parts = [_clean(part) for part in PurePosixPath(image.replace("\\", "/")).parts]
     path = "/".join(part.replace(":", "_") for part in parts if part.strip("./ ")) or "photo"
     number, found = 2, f"{path}.xmp"
@@ -82,7 +83,7 @@ def _path(image: str, taken: set[str]) -> str:
 
 
 def _clean(text: str) -> str:
-    """Text without characters that neither XML nor a file name can hold."""
+    """Text without characters that are invalid in XML or file names."""
     return "".join(
         "_" if ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 or ord(c) in (0xFFFE, 0xFFFF) else c for c in text
     )

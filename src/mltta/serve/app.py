@@ -1,4 +1,4 @@
-"""The routes of the API, and the page that uses them."""
+"""The routes of the API, and the web page."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from mltta.session.prepare import Photo
 PAGE = Path(__file__).parents[1] / "assets" / "page"
 _KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _SAYS = {
-    400: "the body cannot be read",
-    401: "no token, or a wrong one",
-    403: "another site, or another host name",
-    404: "no such name",
-    408: "the call arrived too slowly",
+    400: "the request body cannot be read",
+    401: "missing or invalid token",
+    403: "origin or host name not allowed",
+    404: "not found",
+    408: "the request body arrived too slowly",
     413: "too many images or bytes",
-    415: "neither a form nor JSON",
-    422: "a field, a label or a setting is wrong",
-    429: "too many calls at once; Retry-After says when to try again",
-    503: "the server is stopping",
-    504: "no answer in time",
+    415: "unsupported media type: send a form or JSON",
+    422: "invalid field, label or setting",
+    429: "too many requests; retry after the time in Retry-After",
+    503: "the server is shutting down",
+    504: "timeout",
 }
 
 
@@ -51,7 +51,7 @@ _CALL = _errors(*(code for code in _SAYS if code != 404))
 
 
 def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool = False) -> FastAPI:
-    """The application, without the guard before it."""
+    """Create the application, without the guard in front of it."""
     limits = offer.limits
 
     @asynccontextmanager
@@ -61,9 +61,9 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
 
     app = FastAPI(
         title="mltta",
-        summary="Tags images with many labels at once.",
+        summary="Multi-label image tagging.",
         version=__version__,
-        docs_url=None,  # FastAPI's pages load scripts from other hosts
+        docs_url=None,  # FastAPI's docs pages load scripts from other hosts
         redoc_url=None,
         lifespan=life,
     )
@@ -78,7 +78,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         summary="Tag images",
     )
     async def tag(request: Request) -> TagAnswer:
-        """Tag images. One that cannot be read is an entry with an error; the others are tagged."""
+        """Tag images. An image that cannot be read gets an entry with an error; the others are tagged."""
         asked, sent = await read_call(request, limits)
         start = time.perf_counter()
         choice = offer.choice(**asked.model_dump(include=offer.CHOICE))
@@ -98,7 +98,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         )
 
     async def answered(job: Job, request: Request) -> list[Answered]:
-        """What the engine says, unless it takes too long or the client has left."""
+        """Wait for the engine, unless it takes too long or the client has disconnected."""
         answer = asyncio.wrap_future(job.answer)
         left = asyncio.ensure_future(request.receive())
         try:
@@ -107,19 +107,19 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             if answer.done():
                 return answer.result()
             if left.done():
-                raise Refused(400, "the client has left")
-            raise Refused(504, f"no answer within {limits.seconds} seconds; send fewer images at once")
+                raise Refused(400, "the client has disconnected")
+            raise Refused(504, f"timeout after {limits.seconds} seconds; send fewer images per request")
         except asyncio.CancelledError:
-            raise Refused(503, "the server is stopping; try again", {"retry-after": "2"}) from None
+            raise Refused(503, "the server is shutting down; try again", {"retry-after": "2"}) from None
         finally:
             answer.cancel()
             left.cancel()
 
-    @app.post("/v1/export", responses=_CALL, openapi_extra=body(ExportCall), summary="Answers as a file")
+    @app.post("/v1/export", responses=_CALL, openapi_extra=body(ExportCall), summary="Export results")
     async def write(request: Request) -> Response:
-        """The entries of answers as CSV, as JSON, or as XMP sidecars in a zip."""
+        """Export entries of results as CSV, as JSON, or as XMP sidecars in a zip."""
         if media_type(request) != "application/json":
-            raise Refused(415, "send application/json")
+            raise Refused(415, "unsupported media type: send application/json")
         asked: ExportCall = checked(ExportCall, await request.body())
         content, kind, name = await asyncio.to_thread(export, asked)
         return Response(content, 200, {"content-disposition": f'attachment; filename="{name}"'}, kind)
@@ -133,7 +133,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             ]
         }
 
-    @app.get("/v1/methods", summary="Methods and their settings")
+    @app.get("/v1/methods", summary="List methods and their settings")
     async def methods() -> dict[str, Any]:
         return {
             "methods": [
@@ -149,7 +149,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             ]
         }
 
-    @app.get("/v1/labels", summary="Label sets, and the limits of a call")
+    @app.get("/v1/labels", summary="List label sets and request limits")
     async def labels() -> dict[str, Any]:
         return {
             "default": offer.default_labels,
@@ -158,39 +158,42 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             "urls": allow_urls,
         }
 
-    @app.get("/v1/labels/{name}", responses=_errors(404), summary="The labels of a set")
+    @app.get(
+        "/v1/labels/{name}", responses=_errors(404), summary="List the labels of a set, and their synonyms"
+    )
     async def label_set(name: str) -> dict[str, Any]:
         if name not in offer.sets:
-            raise Refused(404, f"no label set {name[:80]!r}; there is {', '.join(offer.sets)}")
-        return {"name": name, "labels": list(offer.sets[name].names)}
+            raise Refused(404, f"unknown label set {name[:80]!r}; available: {', '.join(offer.sets)}")
+        synonyms = dict(zip(offer.sets[name].names, offer.sets[name].synonyms, strict=True))
+        return {"name": name, "labels": list(synonyms), "synonyms": synonyms}
 
-    @app.get("/health", summary="Whether the server runs")
+    @app.get("/health", summary="Liveness check")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/ready", responses=_errors(503), summary="Whether it takes calls")
+    @app.get("/ready", responses=_errors(503), summary="Readiness check")
     async def ready() -> dict[str, bool]:
         if not engine.alive:
-            raise Refused(503, "the server is stopping", {"retry-after": "2"})
+            raise Refused(503, "the server is shutting down", {"retry-after": "2"})
         return {"ready": True}
 
-    @app.get("/metrics", response_class=Response, summary="Figures for Prometheus")
+    @app.get("/metrics", response_class=Response, summary="Prometheus metrics")
     async def figures() -> Response:
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     @app.get("/", include_in_schema=False)
     @app.get("/page/{name}", include_in_schema=False)
     async def page(name: str = "index.html") -> FileResponse:
-        for file in PAGE.iterdir():  # names come from the folder itself, so that no other file can be meant
+        for file in PAGE.iterdir():  # only names listed in the folder, to prevent path traversal
             if file.name == name and file.suffix in _KINDS:
                 return FileResponse(file, media_type=_KINDS[file.suffix])
-        raise Refused(404, "there is no such page")
+        raise Refused(404, "no such page")
 
     return app
 
 
 def _speak_plainly(app: FastAPI) -> None:
-    """Every error is a sentence, never a traceback; and the schema has the bodies that are read by hand."""
+    """Return every error as a JSON sentence, and add request bodies that are parsed manually to the schema."""
 
     @app.exception_handler(Refused)
     async def refused(request: Request, error: Refused) -> JSONResponse:
@@ -202,13 +205,13 @@ def _speak_plainly(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(_: Request, error: HTTPException) -> JSONResponse:
-        said = {404: "there is nothing here; /openapi.json lists the routes", 405: "method not allowed"}
+        said = {404: "no such route; see /openapi.json", 405: "method not allowed"}
         message = said.get(error.status_code, str(error.detail))
         return JSONResponse({"error": message}, error.status_code, error.headers)
 
     @app.exception_handler(Exception)
     async def fault(_: Request, error: Exception) -> JSONResponse:
-        return JSONResponse({"error": "an error of the server; see its log"}, 500)
+        return JSONResponse({"error": "internal server error; see the server log"}, 500)
 
     make = app.openapi
 

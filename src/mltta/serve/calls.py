@@ -1,4 +1,4 @@
-"""A call read from its request: a form or JSON, in memory and within its limits."""
+"""Parses requests, form or JSON, in memory and within limits."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from mltta.serve.schema import FIELDS, ImageIn, TagCall
 
 
 class Refused(Exception):
-    """A call that is answered with a status and a sentence."""
+    """A request refused with a status and a message."""
 
     def __init__(self, status: int, message: str, headers: dict[str, str] | None = None):
         super().__init__(message)
         self.status, self.message, self.headers = status, message, headers or {}
 
 
-#: an image's name, and its bytes or the entry that brings them
+#: an image's name, and its bytes or its JSON entry
 Sent: TypeAlias = tuple[str, bytes | ImageIn]
-#: an image's bytes, or what raises why there are none
+#: an image's bytes, or a function that raises the error
 Source: TypeAlias = bytes | Callable[[], bytes]
 
 
 def media_type(request: Request) -> str:
-    """What kind of body a call has."""
+    """The media type of a request."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def checked(kind: Any, content: Any) -> Any:
-    """Content as a model of the API, or a sentence that names the field at fault."""
+    """Validate content against an API model; errors name the field."""
     try:
         return (kind.model_validate_json if isinstance(content, bytes) else kind.model_validate)(content)
     except ValidationError as error:
@@ -54,18 +54,18 @@ def checked(kind: Any, content: Any) -> Any:
 
 
 async def read_call(request: Request, limits: Limits) -> tuple[TagCall, list[Sent]]:
-    """What is asked for, and the images; or what is wrong with the call."""
+    """Parse a request into its options and images, or raise an error."""
     sent: list[Sent]
     if (kind := media_type(request)) == "multipart/form-data":
         asked, sent = await _from_form(request, limits)
     elif kind == "application/json":
-        # reading a long one would block all others
+        # parsing a large body would block all other requests
         asked = await asyncio.to_thread(checked, TagCall, await request.body())
         sent = [(one.name or one.url or f"image {n}", one) for n, one in enumerate(asked.images, start=1)]
     else:
         raise Refused(415, "send multipart/form-data with the fields images and labels, or application/json")
     if len(sent) > limits.images:
-        raise Refused(413, f"{len(sent)} images are too many for one call; the limit is {limits.images}")
+        raise Refused(413, f"too many images: {len(sent)}; the limit per request is {limits.images}")
     for place, (_, image) in enumerate(sent, start=1):
         if isinstance(image, ImageIn) and (image.data is None) == (image.url is None):
             raise Refused(422, f"image {place}: give either data or url")
@@ -80,7 +80,7 @@ async def _from_form(request: Request, limits: Limits) -> tuple[TagCall, list[Se
         max_fields=limits.labels + len(FIELDS),
         max_part_size=limits.labels * limits.label_length,
     )
-    parser.spool_max_size = limits.body_bytes + 1  # nothing that is sent is written to disk
+    parser.spool_max_size = limits.body_bytes + 1  # never write uploads to disk
     try:
         form = await parser.parse()
     except MultiPartException as error:
@@ -93,13 +93,13 @@ async def _from_form(request: Request, limits: Limits) -> tuple[TagCall, list[Se
         for name, value in form.multi_items():
             if name == "images":
                 if not isinstance(value, UploadFile):
-                    raise Refused(422, "images: send files")
+                    raise Refused(422, "images: must be files")
                 files.append(((value.filename or f"image {len(files) + 1}")[:1000], await value.read()))
             elif name not in FIELDS or isinstance(value, UploadFile):
-                raise Refused(422, f"{name[:80]}: no such field; the fields are images, {', '.join(FIELDS)}")
+                raise Refused(422, f"{name[:80]}: unknown field; available: images, {', '.join(FIELDS)}")
             elif name == "labels":
                 content["labels"] = "\n".join(filter(None, (content.get("labels"), value)))
-            elif value != "":  # a form also sends fields that were left empty
+            elif value != "":  # forms also send empty fields
                 content[name] = value
     finally:
         await form.close()
@@ -109,15 +109,15 @@ async def _from_form(request: Request, limits: Limits) -> tuple[TagCall, list[Se
         try:
             content["settings"] = json.loads(content["settings"])
         except (ValueError, RecursionError):
-            raise Refused(422, "settings: give a JSON object") from None
+            raise Refused(422, "settings: must be a JSON object") from None
     return checked(TagCall, {"images": [{} for _ in files], **content}), files
 
 
 async def sources_of(sent: Sequence[Sent], limits: Limits, *, allow_urls: bool) -> list[Source]:
-    """What each image is read from, within the limits."""
+    """The source of each image, within the limits."""
     if not allow_urls and any(isinstance(image, ImageIn) and image.url is not None for _, image in sent):
-        raise Refused(422, "this server fetches nothing from addresses; send the image itself")
-    # fetching, and false headers, would block all other calls
+        raise Refused(422, "this server does not fetch URLs; send the image itself")
+    # fetching, and forged headers, would block all other requests
     return await asyncio.gather(*(asyncio.to_thread(_source, *one, limits) for one in sent))
 
 
@@ -125,10 +125,10 @@ def _source(name: str, image: bytes | ImageIn, limits: Limits) -> Source:
     try:
         content = image if isinstance(image, bytes) else _content(name, image)
         if len(content) > limits.image_bytes:
-            raise ImageError(f"{name}: more than {limits.image_bytes:,} bytes; make it smaller first")
+            raise ImageError(f"{name}: larger than {limits.image_bytes:,} bytes; resize it first")
         wide, tall = image_size(content, name)
         if wide * tall > (most := limits.megapixels) * 1_000_000:
-            raise ImageError(f"{name}: {wide}x{tall} is more than {most} megapixels; make it smaller first")
+            raise ImageError(f"{name}: {wide}x{tall} exceeds {most} megapixels; resize it first")
     except ImageError as error:
         return partial(_fail, str(error))
     return content
@@ -137,12 +137,12 @@ def _source(name: str, image: bytes | ImageIn, limits: Limits) -> Source:
 def _content(name: str, image: ImageIn) -> bytes:
     if image.data is None:
         if not is_url(image.url):
-            raise ImageError(f"{image.url}: an address begins with http:// or https://")
+            raise ImageError(f"{image.url}: the URL must start with http:// or https://")
         return fetch(str(image.url), public=True)
     try:
         return base64.b64decode(image.data, validate=True)
     except ValueError:
-        raise ImageError(f"{name}: its data are not base64") from None
+        raise ImageError(f"{name}: data is not valid base64") from None
 
 
 def _fail(why: str) -> bytes:

@@ -1,4 +1,4 @@
-"""A client of the API, for programs on this machine or another."""
+"""Python client for the API."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ Image = str | Path | bytes
 
 
 class ServerError(MlttaError):
-    """An error that the server answered, or no answer."""
+    """An error response from the server, or no response."""
 
     def __init__(self, message: str, status: int | None = None):
         super().__init__(message)
-        #: of HTTP; None where there was no answer
+        #: HTTP status; None without a response
         self.status = status
 
 
 class Client:
-    """Tags images by a server.
+    """Tags images with a server.
 
     >>> with Client("http://127.0.0.1:8000") as client:                  # doctest: +SKIP
     ...     client.tag(["photo.jpg"], labels=["dog", "cat"])[0]["present"]
     ['dog']
 
-    A call that meets a full server, or one that is restarting, is repeated: tagging changes nothing there.
+    Requests to a server that is full or restarting are retried, which is safe because tagging changes nothing.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Client:
         where: bool = False,
         captions: bool = False,
     ) -> list[dict[str, Any]]:
-        """One entry per image, in order, as `POST /v1/tag` answers; one that cannot be read has an "error"."""
+        """Tag images: one entry per image, in order, as from `POST /v1/tag`; unreadable images have an "error"."""
         given = {
             "labels": labels if labels is None or isinstance(labels, str) else "\n".join(labels),
             "model": model,
@@ -77,21 +77,21 @@ class Client:
         return list(answer.json()["images"])
 
     def models(self) -> list[dict[str, Any]]:
-        """The models that the server has."""
+        """List the server's models."""
         return self._list("/v1/models", "models")
 
     def methods(self) -> list[dict[str, Any]]:
-        """The methods that it offers, and their settings."""
+        """List the server's methods and their settings."""
         return self._list("/v1/methods", "methods")
 
     def labels(self, name: str | None = None) -> list[str]:
-        """The names of its label sets, or the labels of one."""
+        """List the server's label sets, or the labels of one."""
         if name is None:
             return [one["name"] for one in self._list("/v1/labels", "sets")]
         return self._list(f"/v1/labels/{name}", "labels")
 
     def ready(self) -> bool:
-        """Whether the server takes calls now."""
+        """Whether the server accepts requests."""
         try:
             return self._http.get("/ready").status_code == 200
         except httpx.HTTPError:
@@ -111,12 +111,12 @@ class Client:
 
     def _ask(self, verb: str, path: str, **content: Any) -> httpx.Response:
         for number in range(max(0, self._retries) + 1):
-            # longer each time, and never the same for two clients
+            # exponential backoff with jitter
             pause = min(8.0, 0.25 * 2**number) * random.uniform(0.5, 1.0)
             try:
                 answer = self._http.request(verb, path, **content)
             except httpx.TransportError as error:
-                last = ServerError(f"{self._http.base_url}: no answer: {error or type(error).__name__}")
+                last = ServerError(f"{self._http.base_url}: no response: {error or type(error).__name__}")
             else:
                 if answer.is_success:
                     return answer

@@ -1,4 +1,4 @@
-"""Calls in flight, answered together: one thread streams their photos through a tagger."""
+"""Batches concurrent requests: one thread streams their photos through a tagger."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from mltta.session.prepare import Photo
 from mltta.tagger import Tagger, Tags
 
 log = logging.getLogger("mltta.serve")
-#: photos of one choice that are answered before another choice has its turn
+#: photos processed for one choice before another choice gets its turn
 TURN = 64
 
 
 class Answered(NamedTuple):
-    """A photo's tags, and its share of the time that the batch took."""
+    """A photo's tags, and its share of the batch's time."""
 
     tags: Tags
     ms: float
 
 
 class Taggers:
-    """A label list is encoded once, by a thread of its own, so that a new list does not block calls with known ones."""
+    """Cache of taggers. A separate thread encodes label lists, so that new lists do not block other requests."""
 
     def __init__(self, models: Mapping[str, Backbone], most: int):
         self._models, self._most = models, most
-        self._kept: dict[Choice, Future[Tagger]] = {}  # the latest used last
+        self._kept: dict[Choice, Future[Tagger]] = {}  # least recently used first
         self._lock = threading.Lock()
         self._maker = ThreadPoolExecutor(1, "mltta-labels")
 
@@ -41,7 +41,7 @@ class Taggers:
         return len(self._kept)
 
     def get(self, choice: Choice) -> Future[Tagger]:
-        """The tagger, or the promise of one; one that could not be made is tried again."""
+        """The tagger as a future; failed ones are retried."""
         with self._lock:
             found = self._kept.pop(choice, None)
             if found is None or (found.done() and (found.cancelled() or found.exception())):
@@ -59,7 +59,7 @@ class Taggers:
 
 @dataclass(eq=False)
 class Job:
-    """The photos of one call, and the answer that is waited for."""
+    """The photos of one request, and a future for the results."""
 
     photos: Sequence[Photo]
     answer: Future[list[Answered]] = field(default_factory=Future)
@@ -68,11 +68,11 @@ class Job:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody still waits for it."""
+        """Whether a client is still waiting for the results."""
         return not self.answer.done()
 
     def settle(self, error: BaseException | None = None) -> None:
-        """Give whoever waits the answer, or the error."""
+        """Set the results, or the error."""
         if self.wanted and self.answer.set_running_or_notify_cancel():
             if error is None:
                 self.answer.set_result(self.found)
@@ -81,7 +81,7 @@ class Job:
 
 
 class Engine:
-    """Photos of calls that make the same choice run in one stream, and a call that arrives meanwhile joins it."""
+    """Runs the photos of requests with the same choice in one stream, which later requests can join."""
 
     def __init__(self, taggers: Taggers):
         self.taggers = taggers
@@ -97,17 +97,17 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Calls whose turn has not come."""
+        """Number of requests in the queue."""
         return len(self._ready)
 
     def submit(self, choice: Choice, photos: Sequence[Photo]) -> Job:
-        """Have the photos of a call tagged; its ``answer`` may be cancelled once nobody waits for it."""
+        """Submit the photos of a request; its ``answer`` may be cancelled if the client disconnects."""
         job = Job(photos)
         self.taggers.get(choice).add_done_callback(lambda made: self._made(job, made))
         return job
 
     def close(self) -> None:
-        """Finish what was accepted, then end."""
+        """Finish accepted requests, then stop."""
         self.taggers.close()
         with self._changed:
             self._stopping = True
@@ -130,16 +130,16 @@ class Engine:
             jobs = [first]
             try:
                 self._answer(jobs)
-            except Exception as error:  # whatever it is, those who wait are told, and the next are served
+            except Exception as error:  # report any error to the clients, and continue
                 log.error("a batch failed: %s: %s", type(error).__name__, error)
                 for job in jobs:
                     job.settle(error)
 
     def _answer(self, jobs: list[Job]) -> None:
-        """One stream of photos, of a call and of those that join it."""
+        """Process one stream of photos, from the first request and those that join it."""
         tagger = jobs[0].tagger
         assert tagger is not None
-        owners: deque[Job] = deque()  # of the photos given to the tagger
+        owners: deque[Job] = deque()  # owners of the photos in the tagger
 
         def photos() -> Iterator[Photo]:
             given = 0
@@ -150,7 +150,7 @@ class Engine:
                     owners.append(job)
                     given += 1
                     yield photo
-                # an online method learns from the photos of one call only
+                # an online method learns only from the photos of one request
                 if given < TURN and not tagger.method.online and (other := self._next(tagger)):
                     jobs.append(other)
 
@@ -162,7 +162,7 @@ class Engine:
                 job.settle()
 
     def _next(self, tagger: Tagger | None = None) -> Job | None:
-        """The next call, waited for; or one that waits for this tagger."""
+        """Wait for the next request, or return one that waits for this tagger."""
         with self._changed:
             while True:
                 self._ready = deque(job for job in self._ready if job.wanted)

@@ -1,4 +1,4 @@
-"""Checks before every call: access, origin, size and speed; the log of calls, and figures about them."""
+"""Checks before every request (access, origin, size, speed), access log and metrics."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ HEADERS = {
     "cache-control": "no-store",
 }
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-#: bytes of a refused call that are still read, so that its sender sees the answer
+#: bytes of a refused request that are still read, so that the client receives the response
 _HEARD_OUT = 8 << 20
 _SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
 
 class Metrics:
-    """Each server counts for itself."""
+    """Prometheus metrics; each server has its own."""
 
     def __init__(self, engine: Engine) -> None:
         self._registry = here = CollectorRegistry()
-        self.calls = Counter("mltta_calls", "Calls by route and status.", ["route", "status"], registry=here)
+        self.calls = Counter("mltta_calls", "Requests by route, status.", ["route", "status"], registry=here)
         self.images = Counter("mltta_images", "Images by outcome.", ["outcome"], registry=here)
         self.seconds = Histogram(
-            "mltta_call_seconds", "Until the answer.", ["route"], buckets=_SECONDS, registry=here
+            "mltta_call_seconds", "Request duration.", ["route"], buckets=_SECONDS, registry=here
         )
-        self.in_flight = Gauge("mltta_calls_in_flight", "Calls being read or answered.", registry=here)
-        waiting = Gauge("mltta_calls_waiting", "Calls whose turn has not come.", registry=here)
+        self.in_flight = Gauge("mltta_calls_in_flight", "Requests in progress.", registry=here)
+        waiting = Gauge("mltta_calls_waiting", "Requests in the queue.", registry=here)
         waiting.set_function(lambda: engine.waiting)
-        kept = Gauge("mltta_label_lists", "Label lists whose features are kept.", registry=here)
+        kept = Gauge("mltta_label_lists", "Label lists with cached features.", registry=here)
         kept.set_function(lambda: len(engine.taggers))
 
     def text(self) -> bytes:
-        """As Prometheus reads it."""
+        """The metrics in Prometheus format."""
         return generate_latest(self._registry)
 
 
 class Guard:
-    """An ASGI application around another one."""
+    """ASGI middleware."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class Guard:
         hosts: Iterable[str] | None,
     ):
         """Args:
-        token: what a call has to show; None asks for nothing.
-        hosts: the names by which the server may be called, so that no other site can lead a browser here; None: any.
+        token: required bearer token; None allows every request.
+        hosts: allowed host names, against DNS rebinding; None allows any.
         """
         self.app, self.limits, self.metrics = app, limits, metrics
         self._token = None if token is None else token.encode()
@@ -105,21 +105,21 @@ class Guard:
             seconds = time.perf_counter() - start
             self.metrics.calls.labels(route, status).inc()
             self.metrics.seconds.labels(route).observe(seconds)
-            # neither a query, which may hold anything, nor a header, which may hold the token
+            # log neither the query, which may contain anything, nor headers, which may contain the token
             log.info("%s %s %d %.0f ms", scope["method"], _printable(scope["path"]), status, 1000 * seconds)
 
     def _check(self, path: str, headers: Headers, heavy: bool) -> None:
         host = headers.get("host", "").lower()
         name = host if host in LOOPBACK else host.rpartition(":")[0] or host
         if self._hosts is not None and name not in self._hosts:
-            raise Refused(403, "this server does not go by that name; --allow-host adds it")
-        # a link on another site may open the page, but no other site may make calls
+            raise Refused(403, "host name not allowed; add it with --allow-host")
+        # links from other sites may open the page, but other sites may not send requests
         if path != "/" and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            raise Refused(403, "another site asks for this; open the page itself")
+            raise Refused(403, "cross-site request refused; open the page directly")
         if self._token is not None and (path.startswith("/v1/") or path in ("/metrics", "/openapi.json")):
             kind, _, given = headers.get("authorization", "").partition(" ")
             if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token):
-                said = "this server asks for a token: Authorization: Bearer …"
+                said = "missing or invalid token; send the header Authorization: Bearer TOKEN"
                 raise Refused(401, said, {"www-authenticate": "Bearer"})
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self.limits.body_bytes:
@@ -128,20 +128,20 @@ class Guard:
             raise self.full()
 
     def hold(self, count: int) -> None:
-        """Count bytes that are in memory; negative ones no longer are."""
+        """Count bytes in memory; negative for released ones."""
         self._bytes += count
         if count > 0 and self._bytes > self.limits.bytes_in_flight:
             raise self.full()
 
     def full(self) -> Refused:
-        return Refused(429, "the server is full; try again in a moment", {"retry-after": "1"})
+        return Refused(429, "the server is busy; try again later", {"retry-after": "1"})
 
     def large(self) -> Refused:
-        return Refused(413, f"the call has more than {self.limits.body_bytes:,} bytes; send fewer images")
+        return Refused(413, f"the request is larger than {self.limits.body_bytes:,} bytes; send fewer images")
 
 
 class Body:
-    """What a client sends, read within its time and its bytes."""
+    """A request body, read within limits of time and size."""
 
     def __init__(self, guard: Guard, receive: Receive):
         self._guard, self._receive = guard, receive
@@ -150,16 +150,16 @@ class Body:
         self.refused = self.done = False
 
     async def __call__(self) -> Message:
-        if self.done:  # all is there; whoever asks now waits for the client to leave
+        if self.done:  # complete; later calls wait for a disconnect
             return await self._receive()
         left = max(0.0, self._end - time.monotonic())
         try:
             message = await asyncio.wait_for(self._receive(), left)
         except asyncio.TimeoutError:
             seconds = self._guard.limits.body_seconds
-            raise Refused(408, f"the call took longer than {seconds} seconds to arrive") from None
+            raise Refused(408, f"the request body took longer than {seconds} seconds") from None
         count = len(message.get("body", b""))
-        self.done = not message.get("more_body", False)  # nor has it when the client has left
+        self.done = not message.get("more_body", False)  # also true after a disconnect
         if not self.refused:
             self._taken += count
             self._guard.hold(count)
@@ -168,7 +168,7 @@ class Body:
         return message
 
     async def hear_out(self) -> None:
-        """Read on for a while and keep nothing: a client that still sends would not see the answer."""
+        """Keep reading for a while and discard the data: a client that is still sending would miss the response."""
         heard = 0
         while not self.done and heard < _HEARD_OUT:
             try:
@@ -183,7 +183,7 @@ class Body:
 
 
 async def refusal(refused: Refused, body: Body) -> JSONResponse:
-    """The answer to a call that is refused: a sentence, once its sender can read it."""
+    """The response to a refused request, sent once the client can read it."""
     body.refused = True
     body.release()
     await body.hear_out()

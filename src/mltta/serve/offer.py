@@ -1,4 +1,4 @@
-"""What a server offers: models, methods and their settings, label sets."""
+"""What a server provides: models, methods with their settings, label sets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mltta.labels import BUILT_IN, LabelSet
 from mltta.methods import Method, list_methods, method_class
 from mltta.model.backbone import Backbone
 
-#: what a call may set if a method has it, and how far a number may go: more would keep others waiting
+#: settings that a request may change if the method has them, with limits that keep requests short
 SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None, "views": 128, "steps": 8}
 
 
 def offered_methods() -> list[str]:
-    """The methods that need nothing but photos: no whole dataset, no second model, no images generated before."""
+    """The methods that need only photos: no complete dataset, no teacher, no generated images."""
     return [
         cls.name
         for cls in map(method_class, list_methods())
@@ -26,7 +26,7 @@ def offered_methods() -> list[str]:
 
 
 def allowed_settings(method: type[Method]) -> dict[str, Any]:
-    """What a call may set of a method: choices, the default first, or the least and the most of a whole number."""
+    """The settings that a request may change: choices with the default first, or the range of an integer."""
     kinds = get_type_hints(method.Config)
     found: dict[str, Any] = {}
     for field in dataclasses.fields(method.Config):
@@ -40,7 +40,7 @@ def allowed_settings(method: type[Method]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Limits:
-    """Calls beyond a limit are refused with a sentence, before any work. docs/serve.md describes each limit."""
+    """Request limits, checked before any work. docs/serve.md describes each limit."""
 
     images: int = 32
     image_bytes: int = 32 << 20
@@ -58,11 +58,11 @@ class Limits:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             if getattr(self, field.name) < 1:
-                raise ConfigError(f"--limit {field.name}: give a whole number of at least 1")
+                raise ConfigError(f"--limit {field.name}: must be an integer of at least 1")
 
     @classmethod
     def of(cls, given: list[str]) -> Limits:
-        """The default limits, some changed by NAME=VALUE.
+        """The default limits, with changes of the form NAME=VALUE.
 
         >>> Limits.of(["images=4"]).images
         4
@@ -72,14 +72,14 @@ class Limits:
         for one in given:
             name, _, value = one.partition("=")
             if name not in names or not value.isdecimal():
-                raise ConfigError(f"--limit {one}: give NAME=NUMBER, where NAME is one of {', '.join(names)}")
+                raise ConfigError(f"--limit {one}: must be NAME=NUMBER; names: {', '.join(names)}")
             values[name] = int(value)
         return cls(**values)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """All that an answer depends on but the image: calls with the same one are answered together."""
+    """Everything that results depend on except the image; requests with the same choice share a batch."""
 
     model: str
     method: str
@@ -90,9 +90,9 @@ class Choice:
 
 
 class Offer:
-    """Turns the words of a call into a choice, or says what there is instead. It never opens a file for a call."""
+    """Resolves the fields of a request to a choice, or raises an error that lists the options. Never opens files."""
 
-    #: the fields of a call that make its choice
+    #: the fields of a request that determine its choice
     CHOICE: ClassVar = {"labels", "model", "method", "settings", "where", "captions"}
 
     def __init__(
@@ -105,18 +105,18 @@ class Offer:
         default_labels: str = "everyday",
     ):
         """Args:
-        models: by name, loaded; the first is the default.
+        models: loaded models by name; the first is the default.
         methods: names, or files of your own; the first is the default.
-        sets: label lists of your own by name, besides the built-in ones.
+        sets: your own label lists by name, besides the built-in ones.
         """
         self.models, self.limits = dict(models), limits
         self.methods: dict[str, type[Method]] = {cls.name: cls for cls in map(method_class, methods)}
         bound = next((name for name, cls in self.methods.items() if cls.transductive), None)
         if bound is not None:
-            raise ConfigError(f"{bound} answers once it has seen a whole dataset; a server cannot wait")
+            raise ConfigError(f"{bound} needs a complete dataset, so it cannot be used in a server")
         self.sets = {name: LabelSet.load(name) for name in BUILT_IN} | dict(sets)
         if default_labels not in self.sets:
-            raise ConfigError(f"no label set {default_labels!r}; there are {', '.join(self.sets)}")
+            raise ConfigError(f"unknown label set {default_labels!r}; available: {', '.join(self.sets)}")
         self.default_labels = default_labels
 
     def choice(
@@ -129,18 +129,18 @@ class Offer:
         where: bool = False,
         captions: bool = False,
     ) -> Choice:
-        """What a call asks for, checked."""
+        """Validate the fields of a request."""
         model = _known("model", model, list(self.models))
         method = _known("method", method, list(self.methods))
         if where and self.methods[method].where is Method.where:
             able = ", ".join(name for name, cls in self.methods.items() if cls.where is not Method.where)
-            raise ConfigError(f"{method} cannot tell where a label was found; ask {able or 'another'}")
+            raise ConfigError(f"{method} does not support heat maps; use {able or 'another method'}")
         _check_settings(self.methods[method], settings or {})
         chosen = tuple(sorted((settings or {}).items()))
         return Choice(model, method, self.label_set(labels), chosen, where, captions)
 
     def label_set(self, labels: Sequence[str] | str | None) -> LabelSet:
-        """The labels of a call: a set by its name, or a list, never a file."""
+        """The labels of a request: the name of a set, or a list, never a file."""
         if labels is None:
             return self.sets[self.default_labels]
         if isinstance(labels, str):
@@ -150,7 +150,7 @@ class Offer:
         given = [label.strip() for label in labels if label.strip()]
         limits = self.limits
         if len(given) == 1 and given[0].lower().endswith((".txt", ".csv", ".json")):
-            raise LabelError(f"{given[0][:80]!r} looks like a file; a call cannot name one: send the labels")
+            raise LabelError(f"{given[0][:80]!r} looks like a file; send the labels instead")
         for label in given:
             if len(label) > limits.label_length:
                 raise LabelError(
@@ -159,8 +159,8 @@ class Offer:
         words = sum(1 + label.count("|") for label in given)
         if words > limits.labels:
             raise LabelError(
-                f"{words:,} labels and synonyms are too many for a call; the limit is {limits.labels:,}; "
-                "whoever runs the server can offer a longer list by name"
+                f"too many labels and synonyms: {words:,}; the limit per request is {limits.labels:,}. "
+                "The server's operator can provide longer lists by name"
             )
         return LabelSet.of(given)
 
@@ -170,14 +170,14 @@ def _check_settings(method: type[Method], settings: Mapping[str, Any]) -> None:
     for name, value in settings.items():
         if name not in allowed:
             can = ", ".join(allowed) or "nothing"
-            raise ConfigError(f"{name!r} cannot be set here; of {method.name} a call can set {can}")
+            raise ConfigError(f"{name!r} cannot be set here; available settings of {method.name}: {can}")
         rule = allowed[name]
         if isinstance(rule, dict) and not (type(value) is int and rule["least"] <= value <= rule["most"]):
-            raise ConfigError(f"{name}: give a whole number from {rule['least']} to {rule['most']}")
+            raise ConfigError(f"{name}: must be an integer from {rule['least']} to {rule['most']}")
     method.Config.make(**settings)
 
 
 def _known(kind: str, name: str | None, there: Sequence[str]) -> str:
     if name is None or name in there:
         return name or there[0]
-    raise ConfigError(f"no {kind} {name[:80]!r} here; there is {', '.join(there)}")
+    raise ConfigError(f"unknown {kind} {name[:80]!r}; available: {', '.join(there)}")

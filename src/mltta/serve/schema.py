@@ -1,4 +1,4 @@
-"""The requests and answers of the API, as /openapi.json describes them."""
+"""Request and response models of the API, as described in /openapi.json."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _EXAMPLE: Any = {
 
 
 class Strict(BaseModel):
-    """Refuses unknown fields: a misspelt field is an error and not a default."""
+    """Rejects unknown fields, so that a misspelt field is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class ImageIn(Strict):
-    """An image: its file as base64, or, if the server allows it, an address."""
+    """An image: its file as base64, or a URL if the server allows it."""
 
-    name: Annotated[str, Field(max_length=1000, description="Its name in the answer.")] = ""
-    data: Annotated[str | None, Field(description="The file as base64.")] = None
-    url: Annotated[str | None, Field(max_length=2000, description="http:// or https://")] = None
+    name: Annotated[str, Field(max_length=1000, description="Name of the image in the response.")] = ""
+    data: Annotated[str | None, Field(description="The file, encoded as base64.")] = None
+    url: Annotated[str | None, Field(max_length=2000, description="An http:// or https:// URL.")] = None
 
 
 class TagCall(Strict):
@@ -38,23 +38,25 @@ class TagCall(Strict):
     images: Annotated[list[ImageIn], Field(min_length=1)]
     labels: Annotated[
         list[str] | str | None,
-        Field(description="A list, with synonyms as in 'cat | kitty', or the name of a set."),
+        Field(description="A list of labels, with synonyms as in 'cat | kitty', or a label set."),
     ] = None
-    model: Annotated[str | None, Field(description="One of /v1/models.")] = None
-    method: Annotated[str | None, Field(description="One of /v1/methods.")] = None
+    model: Annotated[str | None, Field(description="A model of /v1/models.")] = None
+    method: Annotated[str | None, Field(description="A method of /v1/methods.")] = None
     settings: Annotated[
-        dict[str, bool | int | float | str], Field(description="Settings that /v1/methods lists.")
+        dict[str, bool | int | float | str], Field(description="Settings of the method (see /v1/methods).")
     ] = Field(default_factory=dict)
     top_k: Annotated[int | None, Field(ge=1, le=10**6, description="Show at most this many labels.")] = None
     threshold: Annotated[
         float | None, Field(ge=0, le=1, description="Show labels that score at least this (default: 0.3).")
     ] = None
-    all: Annotated[bool, Field(description="List all labels, best first, not only those present.")] = False
-    where: Annotated[bool, Field(description="Also tell where each label present was found.")] = False
-    captions: Annotated[bool, Field(description="Also list the captions that speak for each label.")] = False
+    all: Annotated[bool, Field(description="Return all labels, best first, not only those shown.")] = False
+    where: Annotated[bool, Field(description="Also return a heat map for each label shown.")] = False
+    captions: Annotated[bool, Field(description="Also return captions of similar pictures per label.")] = (
+        False
+    )
 
 
-#: what a form sends besides images
+#: form fields besides images
 FIELDS = [name for name in TagCall.model_fields if name != "images"]
 
 
@@ -66,7 +68,7 @@ class Label(BaseModel):
 
 
 class Heat(BaseModel):
-    """How much each part of a photo speaks for a label, row by row from the top left; the highest value is 255."""
+    """Heat map of a label, row by row from the top left; the highest value is 255."""
 
     rows: int
     columns: int
@@ -74,38 +76,37 @@ class Heat(BaseModel):
 
 
 class Caption(BaseModel):
-    """A caption that speaks for a label, and its similarity to the photo."""
+    """A caption of another picture that mentions a label, and its similarity to the photo."""
 
     text: str
     similarity: float
 
 
 class ImageOut(BaseModel):
-    """The labels of an image, or why there are none."""
+    """The labels of an image, or an error."""
 
     image: str
     error: str | None = None
+    note: Annotated[str | None, Field(description="Why no label is shown, if none is.")] = None
     present: Annotated[list[str] | None, Field(description="The labels shown, best first.")] = None
-    labels: Annotated[list[Label] | None, Field(description="Those present, or all if asked for.")] = None
+    labels: Annotated[list[Label] | None, Field(description="The labels shown, or all if requested.")] = None
     where: dict[str, Heat] | None = None
     captions: dict[str, list[Caption]] | None = None
-    ms: Annotated[float | None, Field(description="Its share of the time that its batch took.")] = None
+    ms: Annotated[float | None, Field(description="Share of the batch's time, in milliseconds.")] = None
 
 
 class TagAnswer(BaseModel):
-    """One entry per image, in order."""
+    """The results: one entry per image, in order."""
 
     model: str
     method: str
-    labels: Annotated[int, Field(description="How many there were to choose from.")]
+    labels: Annotated[int, Field(description="Number of labels to choose from.")]
     images: list[ImageOut]
-    seconds: Annotated[
-        float, Field(description="From the last byte of the call to the answer, with waiting.")
-    ]
+    seconds: Annotated[float, Field(description="Time from the last byte of the request to the response.")]
 
 
 class ExportCall(Strict):
-    """Answers to write as a file."""
+    """Results to export as a file."""
 
     format: Literal["csv", "json", "xmp"]
     images: Annotated[list[ImageOut], Field(max_length=100_000)]
@@ -113,28 +114,28 @@ class ExportCall(Strict):
 
 
 class ErrorOut(BaseModel):
-    """What is wrong, in a sentence."""
+    """An error message."""
 
     error: str
 
 
-#: of the bodies that are read by hand, and which FastAPI does not see
+#: schemas of bodies that are parsed manually and unknown to FastAPI
 _, _SCHEMA = models_json_schema([(TagCall, "validation"), (ExportCall, "validation")], ref_template=_REF)
 SCHEMAS: dict[str, Any] = _SCHEMA["$defs"]
 
 
 def body(kind: type[BaseModel], form: bool = False) -> dict[str, Any]:
-    """The body of a call for /openapi.json: JSON, or also a form."""
+    """The OpenAPI description of a request body: JSON, optionally also a form."""
     content: dict[str, Any] = {"application/json": {"schema": {"$ref": _REF.format(model=kind.__name__)}}}
     if form:
-        # a form sends files, and text for what JSON nests
-        text = {"labels": "Also one label per line, or commas between them.", "settings": "A JSON object."}
+        # forms contain files, and text for nested JSON values
+        text = {"labels": "Also labels separated by lines or commas.", "settings": "A JSON object."}
         fields = {
             **SCHEMAS[kind.__name__]["properties"],
             "images": {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1},
             **{name: {"type": "string", "description": said} for name, said in text.items()},
         }
-        for name, field in fields.items():  # a field of a form has no null
+        for name, field in fields.items():  # form fields have no null
             if "anyOf" in field:
                 rest = {key: value for key, value in field.items() if key not in ("anyOf", "default")}
                 fields[name] = field["anyOf"][0] | rest

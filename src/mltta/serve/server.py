@@ -1,4 +1,4 @@
-"""A server from its settings: access, address, timeouts."""
+"""Creates a server from its settings: access, address, timeouts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST_TOKEN = 16
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address.
+    """Whether an address is reachable from this machine only.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -34,14 +34,14 @@ def is_loopback(host: str) -> bool:
 
 
 def check_access(host: str, token: str | None) -> None:
-    """Refuse an address that others can reach without a secret, and a secret that could be guessed."""
+    """Refuse an address that is reachable from other machines without a token, and tokens that can be guessed."""
     if not is_loopback(host) and token is None:
         raise ConfigError(
-            f"{host} can be reached from other machines: put a secret of {LEAST_TOKEN} letters or more into a file "
-            "and give --token-file FILE, or into the variable MLTTA_TOKEN"
+            f"{host} is reachable from other machines: put a token of at least {LEAST_TOKEN} letters or digits into "
+            "a file and pass --token-file FILE, or set the environment variable MLTTA_TOKEN"
         )
     if token is not None and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
-        raise ConfigError(f"the token must have at least {LEAST_TOKEN} plain letters or digits")
+        raise ConfigError(f"the token must have at least {LEAST_TOKEN} ASCII letters or digits")
 
 
 def make_server(
@@ -53,7 +53,7 @@ def make_server(
     hosts: Sequence[str] = (),
     allow_urls: bool = False,
 ) -> uvicorn.Server:
-    """A server that is ready to run; the default labels are encoded before it listens."""
+    """Create a server that is ready to run; the default labels are encoded before it listens."""
     check_access(host, token)
     taggers = Taggers(offer.models, offer.limits.label_lists)
     taggers.get(offer.choice()).result()
@@ -64,7 +64,7 @@ def make_server(
     guard = Guard(app, limits, metrics, token=token, hosts=known)
 
     class Impatient(H11Protocol):
-        """Closes the connection of a client that does not finish the head of its call."""
+        """Closes connections whose request head is not completed in time."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
@@ -94,7 +94,7 @@ def make_server(
         http=Impatient,
         ws="none",
         lifespan="on",
-        access_log=False,  # the guard writes one, without what may be secret
+        access_log=False,  # the guard writes one without secrets
         log_level="warning",
         server_header=False,
         timeout_keep_alive=5,

@@ -1,1 +1,1 @@
-"""The one way from images to scores: read, decode, views, encode (with a cache), method, decision."""
+"""The pipeline from images to scores: read, decode, render views, encode (with a cache), method, decision."""

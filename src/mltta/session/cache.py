@@ -1,10 +1,10 @@
-"""View features on disk: encoded once, read by every method and every ablation after that.
+"""Disk cache of view features: encoded once, reused by every method and ablation.
 
-A store is a folder named by the hash of all that a feature depends on (``key.json`` spells it out). Every process
-that adds to it writes files of its own, ``<name>.features`` (half precision, one row an image), ``<name>.sums`` (a
-checksum of each row and its name) and ``<name>.images`` (the images' 16-byte names), and a row counts once its name is
-written: a kill at any point loses at most what was being written, and two processes never disturb each other. A row
-that is not what was written, or stands at another's place, is passed over and encoded again.
+A store is a folder named by the hash of everything a feature depends on (spelled out in ``key.json``). Each process
+that adds to it writes its own files: ``<name>.features`` (half precision, one row per image), ``<name>.sums`` (a
+checksum of each row and its name) and ``<name>.images`` (the images' 16-byte names). A row counts once its name is
+written, so a kill loses at most the row being written, and concurrent writers do not interfere. Rows that are damaged
+or misplaced are ignored and encoded again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FORMAT = "mltta-features-2"
 
 
 def feature_key(backbone: Backbone, spec: AnySpec, seed: int) -> dict[str, Any]:
-    """Everything that the features of an image's views depend on, but the image."""
+    """Everything that view features depend on, except the image."""
     return {
         "format": FORMAT,
         "model": backbone.name,
@@ -54,14 +54,14 @@ def feature_key(backbone: Backbone, spec: AnySpec, seed: int) -> dict[str, Any]:
 
 
 class FeatureCache:
-    """The features of one kind of views: what other runs have encoded, and a place for what this one adds.
+    """Features of one kind of views: those already on disk, plus those added by this run.
 
-    Views that another store holds among more are found there: 16 are the first 16 of 64.
+    Views are also found in stores with more views: 16 views are the first 16 of 64.
     """
 
     def __init__(self, backbone: Backbone, spec: AnySpec, seed: int = 0, folder: Path | None = None):
         """Args:
-        folder: where stores are (default: in the user's cache folder).
+        folder: the folder of all stores (default: in the user's cache folder).
         """
         key = feature_key(backbone, spec, seed)
         top = folder if folder is not None else feature_folder()
@@ -74,7 +74,7 @@ class FeatureCache:
         self._shards = [s for store in stores if store.spec.covers(spec) for s in _read_shards(store)]
         names = [shard.names for shard in self._shards]
         joined = np.concatenate(names) if names else np.empty((0, NAME_BYTES), np.uint8)
-        # searched by their first 8 bytes, then compared whole
+        # search by the first 8 bytes, then compare the full name
         heads = np.ascontiguousarray(joined[:, :8]).view(np.uint64)[:, 0]
         self._order = heads.argsort(kind="stable")
         self._heads = heads[self._order]
@@ -84,16 +84,16 @@ class FeatureCache:
         return len(self._heads)
 
     def holds(self, image: bytes) -> bool:
-        """Whether an image's features are cached and undamaged; what this run adds is found when it is opened again."""
+        """Whether an image's features are cached and undamaged; features added by this run count after reopening."""
         found = list(self._find(image))
         if any(shard.whole(row) for shard, row in found):
             return True
         if found:
-            log.warning("%s: a damaged row is ignored, and its image encoded again", found[-1][0])
+            log.warning("%s: a cached row is damaged; encoding its image again", found[-1][0])
         return False
 
     def read(self, image: bytes) -> NDArray[np.float16]:
-        """Half-precision features (N, D) of an image that the cache ``holds``, which has looked at its checksum."""
+        """Half-precision features (N, D) of an image for which ``holds`` was true (it verifies the checksum)."""
         wanted = slice(None) if isinstance(self.spec, LocalSpec) else slice(self.spec.count)
         found = list(self._find(image))
         for shard, row in found:
@@ -102,7 +102,7 @@ class FeatureCache:
         raise KeyError(image)
 
     def _find(self, image: bytes) -> Iterator[tuple[_Shard, int]]:
-        """Where rows of that name are: mostly one, several where an earlier one was found damaged."""
+        """Rows with that name: usually one, several if an earlier one was damaged."""
         head = np.frombuffer(image[:8], np.uint64)[0]
         at = int(np.searchsorted(self._heads, head))
         while at < len(self._heads) and self._heads[at] == head:
@@ -114,7 +114,7 @@ class FeatureCache:
             at += 1
 
     def write(self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]) -> None:
-        """Keep half-precision features (N, D) of some images; a full disk costs the cache, not the run."""
+        """Append half-precision features (N, D) of some images; if the disk is full, the run continues uncached."""
         if self._full:
             return
         try:
@@ -122,17 +122,17 @@ class FeatureCache:
                 self._writer = _Writer(self._home, self._key, *features[0].shape)
             self._writer.write(images, features)
         except OSError as error:
-            log.warning("features are not cached from here on: %s", error)
+            log.warning("cannot write features; the rest of this run is not cached: %s", error)
             self._full = True
 
 
 @dataclass(frozen=True)
 class Store:
-    """A kept kind of features: what they depend on, and the folder they are in."""
+    """A feature store on disk: its key and its folder."""
 
     folder: Path
     key: dict[str, Any]
-    #: features of an image, and numbers of a feature
+    #: features per image, and dimensions per feature
     views: int
     dim: int
 
@@ -152,7 +152,7 @@ class Store:
 
 
 def feature_folder() -> Path:
-    """Where features are kept unless told otherwise."""
+    """The default folder of feature stores."""
     return cache_folder() / "features"
 
 
@@ -166,10 +166,10 @@ def list_stores(folder: Path | None = None) -> list[Store]:
             whole = all(isinstance(size, int) and 0 < size < 1 << 20 for size in sizes)
             if whole and key["format"] == FORMAT and {"model", "seed", "arithmetic"} <= key.keys():
                 found.append(Store(file.parent, key, *sizes))
-                _ = found[-1].spec  # a spec of another version does not read
+                _ = found[-1].spec  # a spec of another version cannot be parsed
         except (OSError, MlttaError, *UNREADABLE):
             found = [store for store in found if store.folder != file.parent]
-            log.warning("%s is not a readable feature store, so it is ignored", file.parent)
+            log.warning("%s: ignored, not a readable feature store", file.parent)
     return found
 
 
@@ -178,16 +178,16 @@ def clear(store: Store) -> None:
     try:
         shutil.rmtree(store.folder)
     except OSError as error:
-        raise MlttaError(f"{store.folder} could not be removed: {error.strerror}") from error
+        raise MlttaError(f"{store.folder}: cannot be removed: {error.strerror}") from error
 
 
 def _without_spec(key: dict[str, Any]) -> str:
-    # the model's name is for people: the hash of the weights says which it is
+    # the model's name is informative only: the hash of the weights identifies the model
     return json.dumps({name: value for name, value in key.items() if name not in ("spec", "model")})
 
 
 class _Shard:
-    """The whole rows of one writer's files, mapped; sent to a worker they are mapped there again, not copied."""
+    """The complete rows of one writer's files, memory-mapped; worker processes map them again instead of copying."""
 
     def __init__(self, file: Path, rows: int, views: int, dim: int):
         self._made_of = (file, rows, views, dim)
@@ -201,7 +201,7 @@ class _Shard:
         return str(self._made_of[0].with_suffix(".features"))
 
     def whole(self, row: int) -> bool:
-        """Whether a row is what was written under its name."""
+        """Whether a row matches its checksum and name."""
         return int(self.sums[row]) == _sum(self.names[row].tobytes(), self.features[row])
 
     def __reduce__(self) -> tuple[type[_Shard], tuple[Path, int, int, int]]:
@@ -209,14 +209,14 @@ class _Shard:
 
 
 def _read_shards(store: Store) -> Iterator[_Shard]:
-    """Map the files of every writer that has finished a row."""
+    """Map the files of every writer with at least one complete row."""
     views, dim = store.views, store.dim
     for file in sorted(store.folder.glob("*.images")):
         data, sums = file.with_suffix(".features"), file.with_suffix(".sums")
         if not data.is_file():
             continue
         if not sums.is_file():
-            log.warning("%s has no checksums, so its features are encoded again", data)
+            log.warning("%s: checksums are missing; encoding its features again", data)
             continue
         rows = min(
             file.stat().st_size // NAME_BYTES,
@@ -232,7 +232,7 @@ def _sum(name: bytes, row: NDArray[np.float16]) -> int:
 
 
 class _Writer:
-    """Appends rows: the features and their checksums first, safely on disk, then their names."""
+    """Appends rows: features and checksums are synced to disk first, then their names."""
 
     def __init__(self, home: Path, key: dict[str, Any], views: int, dim: int):
         home.mkdir(parents=True, exist_ok=True)
@@ -249,7 +249,7 @@ class _Writer:
         self._features.write(b"".join(row.tobytes() for row in rows))
         sums = np.array([_sum(name, row) for name, row in zip(images, rows, strict=True)], "<u4")
         self._sums.write(sums.tobytes())
-        for file in (self._features, self._sums):  # safely on disk before their names
+        for file in (self._features, self._sums):  # synced to disk before their names
             file.flush()
             os.fsync(file.fileno())
         self._names.write(b"".join(images))

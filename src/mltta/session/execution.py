@@ -1,6 +1,6 @@
-"""How a run is carried out: batch size, who decodes, compiling, and what is prepared ahead.
+"""How a run is executed: batch size, decoding workers, compilation and prefetching.
 
-Nothing here changes a result beyond the rounding of a GPU. What is not given is chosen and logged.
+Results do not depend on it, except for rounding on a GPU. Unset options are chosen automatically and logged.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ T = TypeVar("T")
 K = TypeVar("K")
 log = logging.getLogger("mltta")
 _work: Callable[[Any], Any] | None = None
-# Compiling takes half a minute, and saves about a millisecond and a half of an image's 64 views.
+# Compiling takes half a minute and saves about 1.5 ms per image (64 views).
 COMPILED_IMAGES = 20_000
 MOST_DECODERS = 16
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How to run; None chooses.
+    """Execution options; None means automatic.
 
     Args:
-        batch_size: images per batch, which is what a kill can lose.
-        workers: processes that decode images and render views; by default threads of this process, which copy nothing.
-        compile: compile the image tower first.
-        threads: number of decoding threads if there are no processes.
+        batch_size: images per batch, the most that a kill can lose.
+        workers: processes that decode images and render views (default: threads of this process, which copy nothing).
+        compile: compile the image tower with torch.compile.
+        threads: number of decoding threads if there are no worker processes.
     """
 
     batch_size: int | None = None
@@ -49,7 +49,7 @@ class Execution:
         least = ((self.batch_size, 1), (self.threads, 1), (self.workers, 0))
         if any(value is not None and value < low for value, low in least):
             raise ConfigError(
-                f"give a batch size and threads of at least 1 and 0 or more workers, not {self}"
+                f"batch size and threads must be at least 1, and workers at least 0; got {self}"
             )
 
     def prepare(self, backbone: Backbone, images: int) -> None:
@@ -60,15 +60,15 @@ class Execution:
             backbone.image_tower.compile()
 
     def decoders(self, backbone: Backbone) -> int:
-        """Number of decoding threads if there are no processes: one per core."""
-        # next to encoding on a CPU a few are enough, and each holds all views of two photos
+        """Number of decoding threads if there are no worker processes: one per core."""
+        # a few are enough beside encoding on a CPU, and each holds all views of two photos
         chosen = self.threads or min(8 if backbone.device.type == "cpu" else MOST_DECODERS, cores())
-        log.debug("%d threads decode images", chosen)
+        log.debug("decoding images with %d threads", chosen)
         return chosen
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -77,11 +77,11 @@ def cores() -> int:
 def in_order(
     work: Callable[[Any], T], keys: Iterable[Any], *, workers: int, threads: int = 1, ahead: int
 ) -> Iterator[T]:
-    """Results of ``work`` for each key, in order, with at most ``ahead`` started before they are needed.
+    """Results of ``work`` for each key, in order, with at most ``ahead`` started in advance.
 
     Args:
-        workers: number of processes; 0: threads of this process, so that neither keys nor results are copied.
-        threads: number of threads if there are no processes. Decoding and resizing release the interpreter lock.
+        workers: number of processes; 0 uses threads of this process, so that keys and results are not copied.
+        threads: number of threads if there are no processes. Decoding and resizing release the GIL.
     """
     pool: Executor = (
         ThreadPoolExecutor(threads, "mltta-ahead")
@@ -102,7 +102,7 @@ def in_order(
 
 
 def _begin(work: Callable[[Any], Any]) -> None:
-    """Each worker process receives the work once, and uses one thread."""
+    """Initialize a worker process: receive the work once, and use one thread."""
     global _work
     _work = work
     if "torch" in sys.modules:
@@ -115,10 +115,10 @@ def _do(key: Any) -> Any:
 
 
 def overlapped(items: Iterable[K], begin: Callable[[K], Callable[[], T]], behind: bool) -> Iterator[T]:
-    """Begin each item, then finish it by calling what ``begin`` returned, in order.
+    """Begin each item, then finish it by calling the function that ``begin`` returned, in order.
 
     Args:
-        behind: finish an item once the next one is there, before that one begins: a GPU works in between.
+        behind: finish an item only after the next one is available, so that a GPU works in between.
     """
     finish: Callable[[], T] | None = None
     for item in items:

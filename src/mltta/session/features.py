@@ -1,4 +1,4 @@
-"""Photos in, the features of their views out, in order: read, decoded, rendered, encoded, cached."""
+"""The feature pipeline: photos are read, decoded, rendered, encoded and cached, in order."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Features:
-    """One photo's half-precision features (N, D) by spec, wherever they were made, and why some are missing."""
+    """One photo's half-precision features (N, D) by spec, on any device, and errors for those that are missing."""
 
     photo: Photo
     features: dict[AnySpec, Any] = field(default_factory=dict)
     errors: dict[AnySpec, str] = field(default_factory=dict)
-    #: caption votes by spec, computed once for all methods that read the same views
+    #: caption votes by spec, computed once for all methods with the same views
     votes: dict[AnySpec, Any] = field(default_factory=dict)
 
 
 @dataclass
 class Counts:
-    """Where features came from, and the seconds it took."""
+    """How many features were encoded or cached, and the seconds spent."""
 
     encoded: int = 0
     cached: int = 0
@@ -48,7 +48,7 @@ class Counts:
 
 
 class FeatureStream:
-    """Features of photos from one backbone, for all methods that look at the same views."""
+    """Features of photos from one backbone, shared by all methods that use the same views."""
 
     def __init__(
         self,
@@ -62,8 +62,8 @@ class FeatureStream:
     ):
         """Args:
         specs: the views that the methods need.
-        cache: makes the cache of a spec; None caches nothing.
-        fetch: the photo of a key; by default keys are photos.
+        cache: creates the cache for a spec; None disables caching.
+        fetch: returns the photo for a key; by default keys are photos.
         """
         self.backbone, self.specs, self.seed = backbone, union(specs), seed
         self.execution = execution or Execution()
@@ -73,16 +73,16 @@ class FeatureStream:
 
     @cached_property
     def at_once(self) -> Halving:
-        """How many photos are processed at once."""
+        """How many photos are processed per batch."""
         return self.backbone.engine.batches(self.execution.batch_size)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Another machine chooses its own batch size."""
+        """Drop the batch size: another machine chooses its own."""
         return {name: value for name, value in self.__dict__.items() if name != "at_once"}
 
     def __call__(self, keys: Iterable[Any]) -> Iterator[list[Features]]:
-        """Batches of photos, in order; the next are prepared while one is encoded, and a GPU never waits for them."""
-        # generated views are images of their own, which no device renders
+        """Batches of photos, in order. The next batch is prepared while one is encoded, so that a GPU never waits."""
+        # generated views are separate images, which are never rendered on the device
         on_device = self.backbone.renderer is not None and not all(spec.generated for spec in self.specs)
         prepare = Prepare(
             self._fetch,
@@ -104,7 +104,7 @@ class FeatureStream:
             start = time.perf_counter()
             if not (batch := list(islice(prepared, size))):
                 break
-            # the end of a long stream is padded to the size of all others, a short stream to a power of two
+            # pad the end of a long stream to the usual batch size, and a short stream to a power of two
             fill = size if len(batch) == size or fill == size else 1 << (len(batch) - 1).bit_length()
             under_way.append(self._launch(batch, fill))
             if any(photo.missing for photo in batch):
@@ -115,7 +115,7 @@ class FeatureStream:
             yield under_way.popleft()()
 
     def _launch(self, batch: Sequence[Prepared], fill: int) -> Callable[[], list[Features]]:
-        """Start to encode a batch; the answer, when called, waits for it and fills the caches."""
+        """Start encoding a batch; calling the result waits for it and fills the caches."""
         fresh = [photo for photo in batch if photo.missing]
         finish = self.backbone.engine.encode(fresh, self.seed, self.at_once, fill)
 
@@ -137,7 +137,7 @@ class FeatureStream:
         return features
 
     def _one(self, photo: Prepared, made: dict[AnySpec, Any]) -> Features:
-        said = f"{photo.photo.id}: its features are not finite numbers, so it has no scores"
+        said = f"{photo.photo.id}: its features are not finite, so it has no scores"
         errors = photo.errors | {spec: said for spec in photo.missing if spec not in made}
         cached = {
             cache.spec: cache.read(photo.names[cache.spec])
@@ -147,7 +147,7 @@ class FeatureStream:
         return Features(photo.photo, made | cached, errors)
 
     def encoded(self, photos: Sequence[Features]) -> Encoded:
-        """Float32 features of photos as methods take them, and a way to look at the photos again."""
+        """Float32 features of photos as methods take them, and functions to render their views again."""
         specs = [spec for spec in photos[0].features if all(spec in item.features for item in photos)]
         features = {
             spec: self.backbone.engine.batch([item.features[spec] for item in photos]) for spec in specs
@@ -171,8 +171,8 @@ def encode_images(
     """Encode the views of some images, for a method: ``method(encode_images(backbone, ["a.jpg"], method.needs))``.
 
     Args:
-        images: whatever `load_image` takes; one that cannot be read raises ImageError.
-        specs: the views, as a method's ``needs`` has them.
+        images: anything `load_image` takes; one that cannot be read raises ImageError.
+        specs: the views, such as a method's ``needs``.
     """
     if not images:
         raise ConfigError("no images to encode")

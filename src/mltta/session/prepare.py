@@ -1,4 +1,4 @@
-"""From a photo to pixels: read, decode, render the views that are not cached. Runs in threads or worker processes."""
+"""From a photo to pixels: read, decode, and render views that are not cached. Runs in threads or worker processes."""
 
 from __future__ import annotations
 
@@ -16,53 +16,54 @@ from mltta.decision import Decision
 from mltta.errors import ImageError
 from mltta.images.budget import open_file
 from mltta.images.decode import image_id, load_image
+from mltta.images.generated import generated_files
 from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
-from mltta.images.views import RENDERING, Preprocess, generated_files, render_local, render_views
+from mltta.images.views import RENDERING, Preprocess, render_local, render_views
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
     from mltta.session.cache import FeatureCache
 
-#: bytes of the name of an image in a feature cache
+#: length in bytes of an image's name in the feature cache
 NAME_BYTES = 16
 
 
 @dataclass(frozen=True)
 class Photo:
-    """An image on its way through a session."""
+    """An image in a session."""
 
     index: int
-    #: what records and errors call it
+    #: its name in records and errors
     id: str
-    #: whatever `load_image` takes
+    #: anything `load_image` takes
     source: Any
-    #: what generated views are found by
+    #: key of its generated views
     name: str = ""
-    #: what is shown of it, if not what the session shows of every photo
+    #: the decision for this photo, if it differs from the session's
     decision: Decision | None = None
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A photo ready to be encoded: the rendered views that are not cached, or the image if a device renders them."""
+    """A photo ready to be encoded: its views that are not cached, or the image if the device renders views."""
 
     photo: Photo
-    #: the clean view (1, 3, S, S), if some missing spec has one
+    #: the clean view (1, 3, S, S), if a missing spec has one
     clean: NDArray[np.float32] | None = None
-    #: by missing spec, its views but the clean one (N - 1, 3, S, S); the input of local ones; all generated ones
+    #: by missing spec: its views without the clean one (N - 1, 3, S, S), a local input, or all generated views
     pixels: dict[AnySpec, NDArray[np.float32]] = field(default_factory=dict)
-    #: the image (H, W, 3), for a device that renders views, and the identity that seeds their randomness
+    #: the image (H, W, 3), for a device that renders views, and the name that seeds their randomness
     decoded: NDArray[np.uint8] | None = None
     identity: str = ""
-    #: by spec, the name its features are cached by; and the specs that are not cached
+    #: by spec, the name under which its features are cached; and the specs that are not cached
     names: dict[AnySpec, bytes] = field(default_factory=dict)
     missing: tuple[AnySpec, ...] = ()
-    #: why some views, or all of them, could not be rendered
+    #: errors of the views that could not be rendered
     errors: dict[AnySpec, str] = field(default_factory=dict)
 
 
 class Prepare:
-    """Prepares the photo of a key, which may be the photo itself; a bad file never raises."""
+    """Prepares the photo of a key, which may be the photo itself; an unreadable file never raises."""
 
     def __init__(
         self,
@@ -75,9 +76,9 @@ class Prepare:
         on_device: bool = False,
     ):
         """Args:
-        fetch: the photo of a key.
-        caches: one a spec, or none at all.
-        on_device: leave the making of views to the device, and only decode.
+        fetch: returns the photo for a key.
+        caches: one per spec, or empty.
+        on_device: only decode; views are rendered on the device.
         """
         self.fetch, self.specs, self.preprocess = fetch, specs, preprocess
         self.caches, self.seed, self.on_device = caches, seed, on_device
@@ -94,7 +95,7 @@ class Prepare:
         names: dict[AnySpec, bytes] = {}
         errors: dict[AnySpec, str] = {}
         for spec in self.specs if self.caches else ():
-            # generated views may be missing when the image is not
+            # generated views may be missing although the image is there
             try:
                 names[spec] = _views_name(content, spec, photo.name)
             except ImageError as error:
@@ -132,7 +133,7 @@ class Prepare:
 
 
 def _content(source: Any) -> tuple[bytes, Any]:
-    """Name an image by its content: a file's bytes, else its pixels; and give what to decode."""
+    """Name an image by its content (a file's bytes, else its pixels), and return what to decode."""
     if isinstance(source, (str, Path)):
         digest = hashlib.blake2b(digest_size=NAME_BYTES)
         file, _ = open_file(str(source))
@@ -150,7 +151,7 @@ def _content(source: Any) -> tuple[bytes, Any]:
 
 
 def _views_name(content: bytes, spec: AnySpec, name: str) -> bytes:
-    """Name what an image's views are made of: the image, or the images generated from it."""
+    """Name the source of an image's views: the image, or the images generated from it."""
     if isinstance(spec, LocalSpec) or not spec.generated:
         return content
     digest = hashlib.blake2b(digest_size=NAME_BYTES)
@@ -160,5 +161,5 @@ def _views_name(content: bytes, spec: AnySpec, name: str) -> bytes:
 
 
 def rendering(backbone: Backbone, spec: AnySpec) -> str:
-    """How views are made where this backbone is: AugMix on a GPU differs from Pillow's by a level here and there."""
+    """How views are rendered for this backbone: AugMix on a GPU differs from Pillow's by at most a level or so."""
     return f"{RENDERING}, augmix on gpu" if spec.augmix and backbone.device.type != "cpu" else RENDERING

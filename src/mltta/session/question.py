@@ -1,4 +1,4 @@
-"""What is asked of every photo: labels in all their words, prompts and captions, resolved once for every caller."""
+"""The question asked of every photo: labels with synonyms, prompts and captions, resolved once for every caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger("mltta")
 
 
 class Question:
-    """A label list put to a backbone. Tagger, evaluator, server and cluster all ask through this class."""
+    """A label list for a backbone. Used by the tagger, the evaluator, the server and the cluster."""
 
     def __init__(
         self,
@@ -39,12 +39,12 @@ class Question:
         teacher: Backbone | str | None = None,
     ):
         """Args:
-        labels: anything `LabelSet.of` takes; labels typed by hand get the synonyms that are known for them.
-        template: one prompt template, several, or the name of a set; by default each method's own.
+        labels: anything `LabelSet.of` takes; labels typed by hand get their known synonyms.
+        template: a prompt template, several, or the name of a set (default: each method's own).
         descriptions: sentences by label, or a JSON file of them.
-        captions: a caption base, where one is, or a file of captions; False or "none" for no captions; by default the
-            base that ships.
-        teacher: a second model for the methods that ask one, or "self".
+        captions: a caption base, its path, or a file of captions; False or "none" for no captions
+            (default: the built-in base).
+        teacher: a second model for methods that need one, or "self".
         """
         self.backbone = backbone
         given = LabelSet.of(labels)
@@ -60,7 +60,7 @@ class Question:
 
     @cached_property
     def captions(self) -> CaptionBase | Literal[False]:
-        """The caption base, opened when it is first needed; False: none."""
+        """The caption base, opened on first use; False if there is none."""
         return default_captions(self.backbone) if self._captions is None else self._captions
 
     @cached_property
@@ -70,7 +70,7 @@ class Question:
 
     @cached_property
     def heard(self) -> LabelledCaptions:
-        """The captions that vote for the labels of methods without calibrated scores."""
+        """The captions that vote for labels, for methods without calibrated scores."""
         base = self.captions or default_captions(self.backbone)
         return label_captions(self.labels, self.backbone, base)
 
@@ -80,7 +80,8 @@ class Question:
         return each.mean(1)
 
     def method(self, name: str, preset: str = "paper", **options: Any) -> Method:
-        """A method ready to answer this question."""
+        """Create a method for this label list."""
+        asked = [name, *filter(None, [options.get("over")])]
         return create_method(
             name,
             self.backbone,
@@ -88,13 +89,13 @@ class Question:
             template=self.template,
             descriptions=self.descriptions,
             captions=self._captions,
-            teacher=self.teacher if "teacher" in method_class(name).requires else None,
+            teacher=self.teacher if any("teacher" in method_class(one).requires for one in asked) else None,
             preset=preset,
             **options,
         )
 
     def about(self, method: Method) -> dict[str, Any]:
-        """Everything that a method's scores depend on except the image, in plain data."""
+        """Everything that a method's scores depend on, except the image, as plain data."""
         backbone, teacher = self.backbone, method.problem.teacher
         judge = None if teacher is None else teacher.backbone
         return {
@@ -120,13 +121,13 @@ class Question:
 
 
 def _warn_if_not_english(labels: LabelSet) -> None:
-    """Warn of labels that the embedded model cannot read, as far as this can be seen."""
+    """Warn about labels that do not look English, which is all the embedded model reads."""
     if (found := translated(labels.texts)) is not None:
         language, english = found
         some = ", ".join(f'use "{word}" for "{label}"' for label, word in list(english.items())[:3])
         more = " …" * (len(english) > 3)
         log.warning(
-            "these labels look %s, and the embedded model reads only English: %s%s", language, some, more
+            "these labels look %s, but the embedded model reads only English: %s%s", language, some, more
         )
     elif not all(text.isascii() for text in labels.texts):
         log.warning("the embedded model reads only English; labels in other languages get random scores")

@@ -1,4 +1,4 @@
-"""From features to scores: a method, episodic or a fold over the stream, and the decision that follows it."""
+"""From features to scores: a method, episodic or online, followed by the decision."""
 
 from __future__ import annotations
 
@@ -21,49 +21,49 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scored:
-    """What a method says of one photo, or why it says nothing."""
+    """A method's result for one photo, or an error."""
 
     photo: Photo
     branches: NDArray[np.float32] | None = None  # (branches, C)
     scores: NDArray[np.float32] | None = None  # (C,) from 0 to 1
     shown: NDArray[np.bool_] | None = None  # (C,)
-    #: milliseconds beyond encoding
+    #: milliseconds per photo, without encoding
     ms: float = 0.0
     error: str | None = None
-    where: NDArray[np.float32] | None = None  # (C, H, W) where each label was found, if asked for
-    #: by label shown, the captions that speak for it and their similarity, if asked for
+    where: NDArray[np.float32] | None = None  # (C, H, W) heat maps of the labels, if requested
+    #: for each label shown, the captions that support it and their similarity, if requested
     captions: Mapping[int, Sequence[tuple[str, float]]] = field(default_factory=dict)
 
 
-#: branches and votes of some photos (B, branches [+ 1], C), and the row of one of them; or why there are none
+#: branches and votes of some photos (B, branches [+ 1], C), and the row of one of them; or an error
 _Said = tuple[Callable[[], NDArray[np.float32]], int] | str
 
 
 class Scorer:
-    """One method on one stream of photos; an online method's memory belongs to it and to nobody else."""
+    """One method on one stream of photos; owns the state of an online method."""
 
     def __init__(self, session: Session, method: Method, state: State | None = None):
         """Args:
-        session: the question, the features of the photos, the decision, and what else is asked.
-        state: what an online method remembers from before; by default nothing.
+        session: the label list, the features of the photos, the decision and further options.
+        state: initial state of an online method (default: empty).
         """
         self.session, self.method, self.state = session, method, state
         self.question, self.stream = session.question, session.features
         self.engine = self.stream.backbone.engine
         if isinstance(method, OnlineMethod) and state is None:
             self.state = method.start()
-        #: of a transductive method: the photos seen so far, the row kept of each, and the milliseconds they took
+        #: for a transductive method: the photos so far, the row kept for each, and the time in milliseconds
         self._seen: list[tuple[Features, Any]] = []
         self._ms: list[Callable[[], float]] = []
         self._at_once = self.engine.batches(self.stream.execution.batch_size)
 
     def error(self, item: Features) -> str | None:
-        """Why this method cannot look at a photo; another method may."""
+        """Why this method cannot score a photo; other methods may still be able to."""
         needs = self.method.needs
         return next((item.errors[s] for s in item.errors if any(s.covers(need) for need in needs)), None)
 
     def __call__(self, photos: Sequence[Features]) -> Callable[[], list[Scored]]:
-        """Start to score photos; the answer, when called, waits for a GPU. Transductive methods report only errors."""
+        """Start scoring photos; calling the result waits for the GPU. Transductive methods report only errors here."""
         good = [item for item in photos if self.error(item) is None]
         with self.engine.scoring():
             self._ask_captions(good)
@@ -71,7 +71,7 @@ class Scorer:
             if isinstance(self.method, TransductiveMethod):
                 keep = self.method.keep
                 rows = self._map(lambda some: list(keep(self.stream.encoded(some))), good)
-                # only the row and the votes of a photo stay in memory
+                # keep only each photo's row and votes in memory
                 self._seen += [(replace(x, features={}), row) for x, row in zip(good, rows, strict=True)]
                 self._ms.append(stop())
                 photos = [item for item in photos if self.error(item) is not None]
@@ -85,7 +85,7 @@ class Scorer:
         return lambda: [self._scored(item, one, each) for item, one in asked]
 
     def at_end(self) -> list[Scored]:
-        """What a transductive method says of all photos it has seen; other methods have nothing left to say."""
+        """A transductive method's results for all photos; empty for other methods."""
         if not isinstance(self.method, TransductiveMethod) or not self._seen:
             return []
         photos = [item for item, _ in self._seen]
@@ -101,7 +101,7 @@ class Scorer:
         return self.engine.map(work, photos, self._at_once)
 
     def _ask_captions(self, photos: Sequence[Features]) -> None:
-        """Count votes once for the methods that look at the same views, outside of any method's time."""
+        """Compute votes once for all methods with the same views, outside the timing of any method."""
         if self.method.emits == "odds":
             return
         spec, rule = self.method.needs[0], self.session.decision.rule
@@ -117,7 +117,7 @@ class Scorer:
     def _together(self, photos: Sequence[Features]) -> list[_Said]:
         try:
             branches = self.method.branches(self.stream.encoded(photos))
-        except ImageError as error:  # one of them cannot be looked at again
+        except ImageError as error:  # one of them can no longer be read
             return [str(error)] if len(photos) == 1 else [self._together([item])[0] for item in photos]
         return self._said(photos, branches)
 
@@ -130,7 +130,7 @@ class Scorer:
         return self._said([item], branches)[0]
 
     def _said(self, photos: Sequence[Features], branches: Mapping[str, Any]) -> list[_Said]:
-        """Start to bring branches and votes to the CPU, together."""
+        """Start copying branches and votes to the CPU, together."""
         parts = [branches[name] for name in self.method.branch_names]
         xp = array_namespace(*parts)
         if self.method.emits != "odds":
@@ -149,7 +149,7 @@ class Scorer:
         decision = item.photo.decision or self.session.decision
         scores = decision.scores(branches[None], votes, self.method.emits)
         if not (np.isfinite(values).all() and np.isfinite(scores).all()):
-            return Scored(item.photo, error=f"{item.photo.id}: its scores are not numbers, so it has none")
+            return Scored(item.photo, error=f"{item.photo.id}: its scores are not finite numbers")
         shown = decision.shown(scores)[0]
         where = self.method.where(self.stream.encoded([item])) if self.session.where else None
         captions = self._speakers(item, shown) if self.session.explain else {}
@@ -157,7 +157,7 @@ class Scorer:
         return Scored(item.photo, branches, scores[0], shown, ms(), where=grid, captions=captions)
 
     def _speakers(self, item: Features, shown: NDArray[np.bool_]) -> dict[int, list[tuple[str, float]]]:
-        """By label shown, the captions that name it and are nearest to the photo as a whole."""
+        """For each label shown, the captions that name it and are most similar to the clean view."""
         heard = self.question.heard if self.method.emits != "odds" else self.method.problem.captions
         if heard is None:
             return {}

@@ -1,4 +1,4 @@
-"""The one engine: photos in, the scores of every method out."""
+"""The engine: photos in, scores of every method out."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mltta.session.prepare import Photo, rendering
 from mltta.session.question import Question
 from mltta.session.scorer import Scored, Scorer
 
-#: what every method says of a photo, in the order of the methods; None if it was not asked, or answers at the end
+#: results for a photo, one per method; None if the method was not requested or answers at the end
 Answers = tuple[Scored | None, ...]
 
 
 class Session:
-    """Puts one question to photos, through one or more methods that share the encoding.
+    """Scores photos against one label list, with one or more methods that share the encoding.
 
-    It keeps nothing between streams: an online method starts anew with every call of ``start``.
+    Streams are independent: every call of ``start`` begins with a fresh state for online methods.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class Session:
     ):
         """Args:
         decision: which labels are shown.
-        cache: makes the feature cache of a spec; None caches nothing.
-        fetch: the photo of a key; by default keys are photos.
-        where: also find where in the photo labels are, if the method can.
-        explain: also find the captions that speak for the labels shown.
+        cache: creates the feature cache for a spec; None disables caching.
+        fetch: returns the photo for a key; by default keys are photos.
+        where: also compute heat maps, if the method supports them.
+        explain: also return the captions that support the labels shown.
         """
         self.question, self.methods, self.decision = question, list(methods), decision or Decision()
         self.where, self.explain = where, explain
@@ -61,7 +61,7 @@ class Session:
         )
 
     def stream(self, keys: Iterable[Any]) -> Iterator[Answers]:
-        """What every method says of each photo, in order; photos are asked for only as they are needed."""
+        """Results of all methods for each photo, in order; photos are read only when needed."""
         for batch in self.start().batches(keys):
             yield from batch
 
@@ -69,13 +69,13 @@ class Session:
         """One pass over photos.
 
         Args:
-            states: for each method what it remembers from before, if it is an online method.
-            wanted: (methods, photos) which method is asked about which photo; by default all.
+            states: initial states of online methods, one per method.
+            wanted: (methods, photos) which method scores which photo (default: all).
         """
         return Pass(self, states, wanted)
 
     def about(self, method: Method) -> dict[str, Any]:
-        """Everything that an answer depends on except the image, in plain data: results that differ never mix."""
+        """Everything that a result depends on, except the image, as plain data: different settings never mix."""
         decision = self.decision
         return {
             **self.question.about(method),
@@ -89,7 +89,7 @@ class Session:
 
 
 class Pass:
-    """One pass over photos, with the memory of online methods."""
+    """One pass over photos, with the state of online methods."""
 
     def __init__(self, session: Session, states: Sequence[State | None], wanted: NDArray[np.bool_] | None):
         self.session, self.wanted = session, wanted
@@ -97,12 +97,12 @@ class Pass:
         self.scorers = [Scorer(session, *one) for one in zip(session.methods, remembered, strict=True)]
 
     def batches(self, keys: Iterable[Any]) -> Iterator[list[Answers]]:
-        """Answers batch by batch; a GPU is not waited for in between."""
+        """Results batch by batch, without waiting for the GPU in between."""
         behind = self.session.question.backbone.engine.waits
         return overlapped(self.session.features(keys), self._begin, behind)
 
     def at_end(self) -> Iterator[Answers]:
-        """What transductive methods say once they have seen all photos."""
+        """Results of transductive methods, after all photos."""
         for number, scorer in enumerate(self.scorers):
             for scored in scorer.at_end():
                 yield tuple(scored if n == number else None for n in range(len(self.scorers)))

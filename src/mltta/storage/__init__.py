@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, read without running code; and the hub."""
+"""Files: written atomically and read without executing code; and the Hugging Face Hub."""

@@ -1,4 +1,4 @@
-"""Files written whole or not at all: beside the old one, then renamed over it. A kill leaves the old or the new."""
+"""Atomic file writes: to a temporary file that replaces the old one. A kill leaves the old or the new file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from pathlib import Path
 from mltta.errors import MlttaError
 
 _number = itertools.count()
-#: this machine, as the names of unfinished files say it: the process numbers of another mean nothing here
+#: this machine in the names of unfinished files, since process ids of other machines cannot be checked
 _MACHINE = f"{zlib.crc32(platform.node().encode()):08x}"
 _UNFINISHED = re.compile(r"\.part-([0-9a-f]{8})-(\d+)-\d+$")
-#: seconds after which an unfinished file of another machine is nobody's any more
+#: seconds after which an unfinished file of another machine counts as abandoned
 _ABANDONED = 24 * 3600.0
 
 
 def write(file: Path, content: bytes, *, durable: bool = True) -> None:
-    """Put content in a file's place in one step; raises OSError and leaves what was there when it cannot.
+    """Replace a file's content atomically; on OSError the old file is unchanged.
 
     Args:
-        durable: wait until the disk has it, so that even a power cut leaves the old or the new.
+        durable: sync to disk, so that even a power failure leaves the old or the new file.
     """
     with replacing(file, durable=durable) as part:
         part.write_bytes(content)
@@ -35,7 +35,7 @@ def write(file: Path, content: bytes, *, durable: bool = True) -> None:
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[None]:
-    """Turn what a disk may say into an error that names the file and says what to do."""
+    """Convert OSError to an error that names the file and says what to do."""
     try:
         yield
     except OSError as error:
@@ -47,8 +47,8 @@ def writing(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
-    """A path to write to; when the block ends well, what was written there is in the file's place."""
-    if file.exists() and not file.is_file():  # a device or a pipe has no place to be renamed into
+    """Yield a temporary path, which replaces the file if the block succeeds."""
+    if file.exists() and not file.is_file():  # devices and pipes cannot be replaced
         yield file
         return
     file = file.resolve() if file.is_symlink() else file
@@ -68,12 +68,12 @@ def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 def _stem(file: Path) -> str:
-    """Hidden, and short enough to leave room for what follows it."""
+    """Return a hidden prefix that leaves room for the suffix."""
     return "." + file.name.encode(errors="surrogateescape")[:150].decode(errors="ignore") + ".part-"
 
 
 def _abandoned(file: Path) -> Iterator[Path]:
-    """What writers of this file have left behind that have ended."""
+    """Yield temporary files of this file whose writers have ended."""
     stem = _stem(file)
     with suppress(OSError):
         for name in os.listdir(file.parent):
@@ -86,7 +86,7 @@ def _abandoned(file: Path) -> Iterator[Path]:
 
 
 def is_running(process: int) -> bool:
-    """Whether a process of this machine has not ended, as far as can be told: on Windows asking would end it."""
+    """Whether a local process is running; always true on Windows, where checking would end it."""
     if sys.platform == "win32":
         return True
     with suppress(OSError, OverflowError):

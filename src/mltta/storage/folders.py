@@ -1,4 +1,4 @@
-"""Where files are: the embedded model, the cache, folders by path or by address (s3://, gs://), through pyarrow."""
+"""Locations of files: the included model, the cache, local folders, and object storage (s3://, gs://) via pyarrow."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from urllib.parse import urlsplit
 from mltta.errors import ConfigError
 from mltta.storage import atomic
 
-#: the embedded model: an open_clip folder like any other
+#: the included model, an open_clip folder
 MINI = Path(__file__).parents[1] / "assets" / "mini"
 
 
 def cache_folder() -> Path:
-    """Where work worth keeping goes: MLTTA_CACHE, or mltta in the user's cache folder."""
+    """Return the cache folder: MLTTA_CACHE, or mltta in the user's cache folder."""
     own = os.environ.get("MLTTA_CACHE")
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mltta"
 
 
 @cache
 def embedded_text_tower() -> str:
-    """The fingerprint of the embedded model's text tower, which its captions name."""
+    """Return the fingerprint of the included model's text tower, from its caption base."""
     return str(json.loads((MINI / "captions" / "config.json").read_text(encoding="utf-8"))["backbone"])
 
 
 def is_remote(name: str) -> bool:
-    """Whether a name is an address of a store, rather than a path or a web page.
+    """Whether a name is a URL of object storage, rather than a path or a web URL.
 
     Example:
         >>> is_remote("s3://bucket/photos"), is_remote("photos/a.jpg"), is_remote("https://example.org/a.jpg")
@@ -42,38 +42,38 @@ def is_remote(name: str) -> bool:
 
 @lru_cache(maxsize=64)
 def open_store(address: str) -> tuple[Any, str]:
-    """A pyarrow file system and the path in it that an address means."""
+    """Return the pyarrow file system and path for a URL."""
     try:
         from pyarrow import fs
     except ImportError:
-        said = f"{address}: reading from a store needs pyarrow: pip install 'mltta[parquet]'"
+        said = f"{address}: object storage needs pyarrow: pip install 'mltta[parquet]'"
         raise ConfigError(said) from None
     if "@" in urlsplit(address).netloc:
-        said = "keys do not belong in an address, which is written down: set them in the environment"
+        said = "URLs must not contain credentials, because they are stored: set them in the environment"
         raise ConfigError(said)
     try:
         store, path = fs.FileSystem.from_uri(address)
     except (OSError, ValueError, NotImplementedError) as error:
-        raise ConfigError(f"{address} is no address that pyarrow can open: {error}") from None
+        raise ConfigError(f"pyarrow cannot open {address}: {error}") from None
     return store, str(path)
 
 
 class Folder:
-    """A folder, near or far, whose files are read whole and written whole or not at all."""
+    """A local or remote folder whose files are read completely and written atomically."""
 
     def __init__(self, address: str):
         self.address = address if is_remote(address) else os.path.abspath(address)
 
     @property
     def local(self) -> Path | None:
-        """Its path, where it is on a disk of this machine."""
+        """The local path; None if the folder is remote."""
         return None if is_remote(self.address) else Path(self.address)
 
     def __str__(self) -> str:
         return self.address
 
     def read(self, name: str) -> bytes:
-        """A file's content; FileNotFoundError where there is none."""
+        """Return the content of a file; raises FileNotFoundError."""
         if self.local is not None:
             return (self.local / name).read_bytes()
         store, path = open_store(self.address)
@@ -81,7 +81,7 @@ class Folder:
             return bytes(file.read())
 
     def write(self, name: str, content: bytes) -> None:
-        """Put content in a file's place in one step; a store shows an object when all of it has come."""
+        """Write a file atomically; object storage shows an object only when its upload is complete."""
         with atomic.writing(f"{self.address}/{name}"):
             if self.local is not None:
                 file = self.local / name
@@ -92,13 +92,13 @@ class Folder:
                 stream.write(content)
 
     def names(self) -> list[str]:
-        """What is directly in it; nothing where there is no such folder."""
+        """List names in the folder; empty if it does not exist."""
         if self.local is not None:
             return sorted(os.listdir(self.local)) if self.local.is_dir() else []
         return [name for name, _ in list_store(self.address)]
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         if self.local is not None:
             (self.local / name).unlink(missing_ok=True)
         elif name in self.names():
@@ -107,7 +107,7 @@ class Folder:
 
 
 def list_store(address: str, below: str = "") -> Iterator[tuple[str, bool]]:
-    """What is directly in a folder of a store, sorted: each name, and whether it is a folder."""
+    """Yield the entries of a folder in object storage, sorted: name, and whether it is a folder."""
     from pyarrow import fs
 
     store, path = open_store(address)
@@ -116,7 +116,7 @@ def list_store(address: str, below: str = "") -> Iterator[tuple[str, bool]]:
 
 
 def open_stream(base: str, name: str) -> IO[bytes]:
-    """A file to read from its beginning; ``base`` is the address that says how its store is reached."""
+    """Open a file for reading; ``base`` is the URL that defines the access to its storage."""
     if not is_remote(name):
         return open(name, "rb")
     store, _ = open_store(base if is_remote(base) else name)

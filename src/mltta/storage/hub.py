@@ -1,4 +1,4 @@
-"""Caption bases and prompts on the Hugging Face hub: a folder goes up, a folder comes down."""
+"""Upload and download of caption bases and prompts on the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -13,54 +13,54 @@ from mltta.errors import HubError
 from mltta.storage.reading import explain
 
 PREFIX = "hf-hub:"
-#: nothing else is sent or fetched: texts, numbers and their description, never a program
+#: the only files that are uploaded or downloaded: texts, tensors and metadata, never code
 PATTERNS = ["*.json", "*.txt", "*.safetensors"]
-#: what a model's tokenizer is made of
+#: files of a model's tokenizer
 TOKENIZERS = ["*.json", "*.txt", "*.txt.gz", "*.model"]
 
 
 def parted(name: str) -> tuple[str, str | None]:
-    """ORG/NAME and the branch, tag or commit behind an @, if one is given."""
+    """Split a name into ORG/NAME and the branch, tag or commit after @, if given."""
     repository, at, revision = name.removeprefix(PREFIX).partition("@")
     if at and not revision:
-        raise HubError(f"{name}: behind the @ goes a branch, a tag or a commit")
+        raise HubError(f"{name}: expected a branch, tag or commit after @")
     return repository, revision or None
 
 
 def pinned(name: str, folder: Path) -> str:
-    """A name with the commit that its folder in the cache is of, where the cache says it."""
+    """Return the name with the commit of its cached folder, if known."""
     commit = folder.name
     known = len(commit) == 40 and set(commit) <= set("0123456789abcdef")
     return f"{PREFIX}{parted(name)[0]}@{commit}" if known else name
 
 
 def pull(name: str, patterns: Sequence[str] = PATTERNS) -> Path:
-    """Fetch "hf-hub:ORG/NAME[@REVISION]", or ORG/NAME, into the hub's cache once and return its folder."""
+    """Download "hf-hub:ORG/NAME[@REVISION]", or ORG/NAME, to the Hub's cache if needed and return its folder."""
     from huggingface_hub import snapshot_download
 
     repository, revision = parted(name)
-    offline = f"{repository} is not on this machine and the Hugging Face hub cannot be reached."
-    offline += " Connect once so that it is cached, or give a local folder."
-    with _asking(offline, f"{repository} could not be fetched from the Hugging Face hub"):
+    offline = f"{repository} is not cached and the Hugging Face Hub cannot be reached."
+    offline += " Connect once to cache it, or give a local folder."
+    with _asking(offline, f"{repository} could not be downloaded from the Hugging Face Hub"):
         return Path(snapshot_download(repository, revision=revision, allow_patterns=list(patterns)))
 
 
 def push(
     folder: str | Path, name: str, private: bool = False, what: str = "", files: Sequence[str] = ()
 ) -> str:
-    """Send files of a folder to ORG/NAME, made if need be, and return its address.
+    """Upload files of a folder to ORG/NAME, created if needed, and return its URL.
 
     Args:
-        what: what an error is to call them, by default the folder.
-        files: which, by their paths in the folder; by default all texts, numbers and descriptions.
+        what: name of the files in errors (default: the folder).
+        files: paths in the folder (default: all texts, tensors and metadata).
     """
     from huggingface_hub import HfApi
 
     what, name, api = what or str(folder), name.removeprefix(PREFIX), HfApi()
-    offline = f"{what} was not sent: the Hugging Face hub cannot be reached. Try again when it can."
-    refused = f"{what} was not sent: the hub does not let you write to {name}."
-    refused += " Log in with `hf auth login` and a token that may write there."
-    with _asking(offline, f"{what} was not sent to {name}", refused):
+    offline = f"{what} was not uploaded: the Hugging Face Hub cannot be reached. Try again later."
+    refused = f"{what} was not uploaded: you have no permission to write to {name}."
+    refused += " Log in with `hf auth login` and a token with write access."
+    with _asking(offline, f"{what} was not uploaded to {name}", refused):
         url = api.create_repo(name, private=private, exist_ok=True)
         allowed, message = list(files) or PATTERNS, "Upload with mltta"
         api.upload_folder(repo_id=name, folder_path=folder, allow_patterns=allowed, commit_message=message)
@@ -69,7 +69,7 @@ def push(
 
 @contextmanager
 def _asking(offline: str, failed: str, refused: str = "") -> Iterator[None]:
-    """Turn what the hub and the network raise, which is almost anything, into words for the user."""
+    """Convert errors of the Hub and the network, of almost any type, to messages for the user."""
     cut_off = False
     try:
         with cache_only_if_cut_off() as cut_off:
@@ -83,7 +83,7 @@ def _asking(offline: str, failed: str, refused: str = "") -> Iterator[None]:
 
 @contextmanager
 def cache_only_if_cut_off() -> Iterator[bool]:
-    """Without a way to the hub look into its cache alone: its client would retry for a minute first."""
+    """Use only the Hub's cache if the Hub cannot be reached, as its client would retry for a minute."""
     from huggingface_hub import constants
 
     end = urlsplit(constants.ENDPOINT)

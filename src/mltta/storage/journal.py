@@ -1,4 +1,4 @@
-"""Lines of JSON, each with its checksum: the format of every journal. Damage is told from an end that was cut off."""
+"""The format of journals: JSON lines with checksums, which distinguish damage from a truncated end."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _SEAL = re.compile(rb', "crc32": "([0-9a-f]{8})"\}\n$')
 
 @dataclass(frozen=True)
 class SealedLine:
-    """A line as it lies on disk: what it holds, or None if it is damaged or cut off."""
+    """A line on disk: its content, or None if it is damaged or truncated."""
 
     held: dict[str, Any] | None
     size: int
-    #: a kill cuts off the end of the last line, or of what belongs to it; anything else is damage
+    #: a kill truncates the last line or the data it refers to; anything else is damage
     cut_off: bool = False
 
 
 def sealed_line(held: Mapping[str, Any], beside: bytes = b"") -> bytes:
-    """Plain data as a line with its checksum; all but ASCII is escaped, so paths that are not UTF-8 come back whole.
+    """Return plain data as a line with checksum; non-ASCII is escaped, so that paths that are not UTF-8 are preserved.
 
     Args:
-        beside: bytes in another file that the checksum covers too.
+        beside: bytes in another file that the checksum also covers.
     """
     said = json.dumps(held).encode()[:-1]
     return said + b', "crc32": "%08x"}\n' % zlib.crc32(beside, zlib.crc32(said))
 
 
 def line_content(line: bytes) -> dict[str, Any] | None:
-    """What a line holds, its checksum taken off and not compared; None if it is not an object in JSON."""
+    """Return the content of a line without verifying its checksum; None if it is not a JSON object."""
     try:
         held = json.loads(line)
         held.pop("crc32", None)
@@ -47,10 +47,10 @@ def line_content(line: bytes) -> dict[str, Any] | None:
 def read_lines(
     file: IO[bytes], beside: Callable[[dict[str, Any]], bytes | None] | None = None
 ) -> Iterator[SealedLine]:
-    """The lines of a journal from where the file stands on; the last one may be cut off.
+    """Yield the remaining lines of a journal; the last one may be truncated.
 
     Args:
-        beside: reads what a line's checksum covers in another file; None if that is not there.
+        beside: reads the bytes in another file that a line's checksum covers; None if they are missing.
     """
     for line in file:
         held = line_content(line) if line.endswith(b"\n") else None

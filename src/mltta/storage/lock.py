@@ -1,4 +1,4 @@
-"""A lock beside a file, so that no two processes write it at once: the system's own lock, and the owner's number."""
+"""A lock file, so that no two processes write a file at once: an OS lock, and the process id of its owner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO
 from mltta.errors import MlttaError
 from mltta.storage import atomic
 
-#: a byte far behind what is written, as Windows lets nobody read a byte that is locked
+#: a byte far beyond the content, as locked bytes cannot be read on Windows
 _BYTE = 1 << 30
 _HERE = platform.node() or "this machine"
 _TAKEN = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
@@ -22,17 +22,17 @@ _TAKEN = {errno.EACCES, errno.EAGAIN, errno.EDEADLK}
 
 @contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Hold a lock while the block runs; raises MlttaError where another process holds it.
+    """Hold a lock during the block; raises MlttaError if another process holds it.
 
-    The system lets go of the lock when its process ends, however that happens: the file that a killed one leaves
-    behind is taken over.
+    The system releases the lock when its process ends for any reason, so the lock file of a killed process is
+    taken over.
     """
     file = _take(path, what)
     try:
         yield
     finally:
         with suppress(OSError):
-            # before it is let go, or another's may be removed; Windows wants it closed first
+            # before releasing it, so that only our own file is removed; Windows requires closing it first
             if sys.platform == "win32":
                 file.close()
             path.unlink()
@@ -50,13 +50,13 @@ def _take(path: Path, what: str) -> IO[bytes]:
             ended = (
                 owner and owner[0] == _HERE and (owner[1] == os.getpid() or not atomic.is_running(owner[1]))
             )
-            if error.errno in _TAKEN or (owner and not ended):  # of another machine's we do not know
+            if error.errno in _TAKEN or (owner and not ended):  # other machines cannot be checked
                 who = f"process {owner[1]} on {owner[0]}" if owner else "another process"
-                said = f"{what} is being written by {who}; wait until it ends, stop it, or write elsewhere"
+                said = f"{what} is being written by {who}; wait for it, stop it, or choose another output"
                 raise MlttaError(said) from None
-            file = path.open("ab+")  # a disk without locks: the number has to do
+            file = path.open("ab+")  # a disk without locks: rely on the process id
         with suppress(OSError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):  # not one that its owner just removed
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):  # not just removed by its owner
                 file.truncate(0)
                 file.write(f"{_HERE} {os.getpid()}\n".encode())
                 file.flush()
@@ -65,7 +65,7 @@ def _take(path: Path, what: str) -> IO[bytes]:
 
 
 def _claim(file: IO[bytes]) -> None:
-    """Take the system's lock, or raise OSError at once."""
+    """Take the OS lock without waiting, or raise OSError."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -73,13 +73,13 @@ def _claim(file: IO[bytes]) -> None:
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
         file.seek(0)
     else:
-        import fcntl  # lockf, as a worker process inherits a flock and would hold it after our end
+        import fcntl  # lockf, because worker processes would inherit a flock
 
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _owner(file: IO[bytes]) -> tuple[str, int] | None:
-    """The machine and the process number that a lock names."""
+    """Return the machine and process id in a lock file."""
     with suppress(OSError, ValueError):
         file.seek(0)
         machine, _, number = file.read(300).decode(errors="replace").rpartition(" ")

@@ -1,4 +1,4 @@
-"""Text and JSON out of files that may be anything: looked at first, never more than a budget, errors that name them."""
+"""Read text and JSON from untrusted files, with size limits and errors that name the file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any
 
 from mltta.errors import MlttaError
 
-#: bytes; more than anybody writes by hand, or than the largest published file of its kind
+#: size limits in bytes, above the largest files written by hand or published
 SETTINGS, LABELS, ANNOTATIONS = 1 << 20, 64 << 20, 8 << 30
-#: what parsers raise when they are fed with something else
+#: errors that parsers raise on invalid input
 UNREADABLE = (
     *(ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError),
     *(RecursionError, MemoryError, EOFError, csv.Error),
@@ -25,7 +25,7 @@ UNREADABLE = (
 
 
 def unwritable(text: str) -> str:
-    """What is in a text that cannot be written anywhere: a control character, or what is no character of Unicode.
+    """Describe the first control character or invalid Unicode in a text; empty if there is none.
 
     >>> [unwritable(text) for text in ("Hängebrücke 🌉", "dog\\x07", "\\ud800")]
     ['', 'a control character (U+0007)', 'half a surrogate pair (U+D800)']
@@ -33,7 +33,7 @@ def unwritable(text: str) -> str:
     if not (found := _UNWRITABLE.search(text)):
         return ""
     code = ord(found[0])
-    kind = "a code point that is no character" if code > 0xDFFF else "half a surrogate pair"
+    kind = "a code point that is not a character" if code > 0xDFFF else "half a surrogate pair"
     return f"{kind if code > 0x9F else 'a control character'} (U+{code:04X})"
 
 
@@ -43,20 +43,20 @@ _UNWRITABLE = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_LAST_T
 
 @contextmanager
 def reading(where: str | os.PathLike[str], error: type[MlttaError], todo: str) -> Iterator[None]:
-    """Turn whatever parsing a damaged file raises into one error that names the file and says what to do."""
+    """Convert errors from parsing a file to an error that names the file and says what to do."""
     try:
         yield
     except MlttaError:
         raise
     except UNREADABLE as found:
-        raise error(f"{os.fspath(where)} is damaged or something else ({explain(found)}): {todo}") from found
+        raise error(f"{os.fspath(where)} is damaged or malformed ({explain(found)}): {todo}") from found
 
 
 def explain(found: BaseException) -> str:
-    """What a parser has to say, in a line."""
+    """Return the message of a parser in one line."""
     if isinstance(found, (RecursionError, MemoryError)):
         deep = isinstance(found, RecursionError)
-        return "nested too deeply" if deep else "too large for the memory there is"
+        return "nested too deeply" if deep else "too large for the available memory"
     if isinstance(found, KeyError):
         return f"no {found.args[0]!r}" if found.args else "a part is missing"
     said = next((line.strip() for line in str(found).splitlines() if line.strip()), type(found).__name__)
@@ -64,13 +64,13 @@ def explain(found: BaseException) -> str:
 
 
 def shorten(text: object, at_most: int = 200) -> str:
-    """The beginning of a text, which is enough for a message."""
+    """Return the beginning of a text, for messages."""
     said = text if isinstance(text, str) else shown(text)
     return said if len(said) <= at_most else said[:at_most] + "…"
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it; a huge or a deep one is never written out."""
+    """Format a value for messages, shortened if it is large or deep."""
     brief = reprlib.Repr()
     brief.maxstring = brief.maxother = 200
     try:
@@ -80,34 +80,34 @@ def shown(value: object) -> str:
 
 
 def look(path: Path, budget: int, error: type[MlttaError]) -> int:
-    """The size of an ordinary file within its budget; FileNotFoundError and OSError are left to the caller."""
+    """Return the size of a regular file within its limit; FileNotFoundError and OSError are not converted."""
     found = os.stat(path)
     if stat.S_ISDIR(found.st_mode):
         raise error(f"{path} is a folder, not a file")
     if not stat.S_ISREG(found.st_mode):
-        raise error(f"{path} is not an ordinary file; save it to disk first")
+        raise error(f"{path} is not a regular file; save it to disk first")
     if found.st_size > budget:
-        raise error(f"{path} is too large to be read: {found.st_size:,} bytes, and the limit is {budget:,}")
+        raise error(f"{path} is too large: {found.st_size:,} bytes; the limit is {budget:,}")
     return found.st_size
 
 
 def read_bytes(path: Path, budget: int, error: type[MlttaError]) -> bytes:
-    """A file's content, no more than the budget even if it grows; OSError is left to the caller."""
+    """Return a file's content within its limit, even if the file grows; OSError is not converted."""
     look(path, budget, error)
     with path.open("rb") as file:
         content = file.read(budget + 1)
     if len(content) > budget:
-        raise error(f"{path} is too large to be read: the limit is {budget:,} bytes")
+        raise error(f"{path} is too large: the limit is {budget:,} bytes")
     return content
 
 
 def read_text(path: Path, budget: int, error: type[MlttaError]) -> str:
-    """A UTF-8 file's text, with or without a byte order mark, its lines ending in \\n; other errors as they come."""
+    """Return the text of a UTF-8 file, with or without a byte order mark, with lines that end in \\n."""
     content = read_bytes(path, budget, error).decode("utf-8-sig")
     return content.replace("\r\n", "\n").replace("\r", "\n") if "\r" in content else content
 
 
 def parse_json(content: str | bytes, where: str | Path, error: type[MlttaError], todo: str) -> Any:
-    """Parse JSON, however deep, long or wrong it is."""
+    """Parse JSON, also if it is deep, large or invalid."""
     with reading(where, error, todo):
         return json.loads(content)

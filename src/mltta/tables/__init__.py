@@ -1,6 +1,6 @@
-"""What research reads: tables in six formats, plots as SVG, and one page that holds them all.
+"""Tables in six formats, plots as SVG, and self-contained report pages.
 
-Plots live in ``mltta.tables.plots``, which needs matplotlib and is imported only by those who draw.
+``mltta.tables.plots`` needs matplotlib and is imported only when drawing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A table of numbers, the paper's beside ours: plain data that is stored, and how it is laid out in any format."""
+"""Tables of numbers, the paper's and ours: plain data for storage, and a layout for rendering."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Source = Literal["paper", "ours"]
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of a table: the paper's number, ours, and the interval ours lies in. None is "not measured"."""
+    """A table cell: the paper's number, ours, and our confidence interval. None means not measured."""
 
     paper: float | None = None
     ours: float | None = None
@@ -28,19 +28,19 @@ class Cell:
         for name in ("paper", "ours", "low", "high"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
-                raise ConfigError(f"A table cell has {name}={value}; give None for what was not measured.")
+                raise ConfigError(f"A table cell has {name}={value}; use None for missing values.")
         if (self.low is None) != (self.high is None):
             raise ConfigError(f"A table cell has low={self.low} and high={self.high}; give both or neither.")
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's, where both are known."""
+        """Ours minus the paper's, if both are known."""
         return None if self.ours is None or self.paper is None else self.ours - self.paper
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table; rows of one ``group`` stand together and are compared with each other."""
+    """A row of a table; rows with the same ``group`` are adjacent and compared with each other."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -51,8 +51,8 @@ class Row:
 class Table:
     """A titled grid of cells.
 
-    ``best`` says where our highest number is set in bold: within a column (and group), within a row, or nowhere.
-    In the columns that ``lower_is_better`` names, such as a time, it is the lowest.
+    ``best`` selects where our highest number is bold: within a column (and group), within a row, or nowhere.
+    In the columns of ``lower_is_better``, such as times, it is the lowest.
     """
 
     title: str
@@ -68,11 +68,11 @@ class Table:
         for row in self.rows:
             if len(row.cells) != len(self.columns):
                 found = f"Row {row.name!r} of table {self.title!r} has {len(row.cells)} cells"
-                todo = "give one cell a column, Cell() where there is nothing."
+                todo = "give one cell per column, Cell() if empty."
                 raise ConfigError(f"{found} for {len(self.columns)} columns; {todo}")
 
     def to_json(self) -> str:
-        """JSON that ``from_json`` reads back; cells hold only the fields that are set."""
+        """JSON for ``from_json``; cells contain only the fields that are set."""
         held = asdict(self)
         for row in held["rows"]:
             cells = map(dict.items, row["cells"])
@@ -81,19 +81,19 @@ class Table:
 
     @classmethod
     def from_json(cls, text: str) -> Table:
-        """The table that ``to_json`` wrote."""
+        """Parse a table written by ``to_json``."""
         try:
             held = json.loads(text)
             held |= {name: tuple(held[name]) for name in ("columns", "notes", "lower_is_better")}
             rows = [row | {"cells": tuple(Cell(**cell) for cell in row["cells"])} for row in held.pop("rows")]
             return cls(rows=tuple(Row(**row) for row in rows), **held)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ConfigError(f"This is not a table written as JSON by this library: {error}.") from error
+            raise ConfigError(f"Not a table in mltta's JSON format: {error}.") from error
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """A number as text, what follows it in brackets, whether it is the best, its footnote."""
+    """A number as text, the text in brackets, whether it is the best, and its footnote."""
 
     number: str = ""
     aside: str = ""
@@ -103,10 +103,10 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table laid out: columns with the sources shown for each, rows of cells in groups, footnotes by letter."""
+    """A table's layout: columns with their sources, rows of cells in groups, footnotes by letter."""
 
     heads: tuple[tuple[str, tuple[Source, ...]], ...]
-    #: whether the sources need to be told apart, in a second line of the heads
+    #: whether sources are labelled in a second header row
     split: bool
     groups: tuple[tuple[str, tuple[tuple[str, tuple[GridCell, ...]], ...]], ...]
     remarks: tuple[tuple[str, str], ...]  # (letter or "", text)
@@ -118,7 +118,7 @@ class Grid:
 
 
 def lay_out(table: Table) -> Grid:
-    """The grid of a table: a column splits in two where both the paper and we have numbers."""
+    """Lay out a table: a column with numbers of both the paper and us is split in two."""
     cells = [cell for row in table.rows for cell in row.cells]
     sources = [_sources([row.cells[column] for row in table.rows]) for column in range(len(table.columns))]
     used = {source for column in sources for source in column}
@@ -140,7 +140,7 @@ def lay_out(table: Table) -> Grid:
     if used == {"paper"}:
         remarks.append(("", "All numbers are the paper's."))
     elif any(cell.difference is not None for cell in cells):
-        interval = ", then the interval of ours" if any(cell.low is not None for cell in cells) else ""
+        interval = ", and its 95% interval over images" if any(cell.low is not None for cell in cells) else ""
         remarks.append(("", f"In brackets: ours minus the paper's{interval}."))
     heads = tuple(zip(table.columns, sources, strict=True))
     return Grid(heads, len(used) > 1, groups, (*remarks, *(("", note) for note in table.notes)))
@@ -158,13 +158,13 @@ def _sources(cells: list[Cell]) -> tuple[Source, ...]:
 
 
 def _groups(table: Table) -> list[tuple[str, list[int]]]:
-    """Neighbouring rows of one group: its name and their positions."""
+    """Adjacent rows of the same group: its name and their indices."""
     positions = groupby(range(len(table.rows)), key=lambda index: table.rows[index].group)
     return [(name, list(members)) for name, members in positions]
 
 
 def _best(table: Table) -> set[tuple[int, int]]:
-    """Where our best number stands, among at least two that are compared."""
+    """Positions of our best numbers, if at least two are compared."""
     compared: dict[tuple[int, int], dict[tuple[int, int], float]] = defaultdict(dict)
     for number, (_, members) in enumerate(_groups(table)):
         for row, column in product(members, range(len(table.columns))):
@@ -182,7 +182,7 @@ def _best(table: Table) -> set[tuple[int, int]]:
 
 
 def _grid_cell(cell: Cell, source: Source, best: bool, digits: int, letter: str = "") -> GridCell:
-    """One number of a cell; behind ours, the difference between the printed numbers, and the interval."""
+    """A number of a cell; ours includes the difference between the rounded numbers, and its interval."""
     value = cell.ours if source == "ours" else cell.paper
     if value is None:
         return GridCell(footnote=letter)
@@ -191,8 +191,9 @@ def _grid_cell(cell: Cell, source: Source, best: bool, digits: int, letter: str 
         difference = round(round(value, digits) - round(cell.paper, digits), digits)
         aside.append(_number(difference, digits, "+" if difference else ""))
     if source == "ours" and cell.low is not None and cell.high is not None:
-        fewer = max(digits - 1, 0)
-        aside.append(f"{_number(cell.low, fewer)} to {_number(cell.high, fewer)}")
+        fewer, sign, origin = max(digits - 1, 0), "" if cell.paper is None else "+", cell.paper or 0.0
+        low, high = (_number(end - origin, fewer, sign) for end in (cell.low, cell.high))
+        aside.append(f"{low} to {high}")
     return GridCell(_number(value, digits), ", ".join(aside), best and source == "ours", letter)
 
 
@@ -201,6 +202,6 @@ def _number(value: float, digits: int, sign: str = "") -> str:
 
 
 def _letter(index: int) -> str:
-    """a, b, … z, aa, ab, …"""
+    """Footnote letters: a, b, … z, aa, ab, …"""
     before, last = divmod(index, 26)
     return (_letter(before - 1) if before else "") + chr(ord("a") + last)

@@ -1,4 +1,4 @@
-"""One HTML file that holds a whole report: no scripts, no requests, readable on a phone and at night."""
+"""Self-contained HTML reports: no scripts, no requests, for small screens and dark mode."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from mltta.tables.cells import Table
 from mltta.tables.render import html_notes, render
 
 _CSS = Path(__file__).parents[1] / "assets" / "report" / "style.css"
-# The browser itself refuses whatever a figure might try to load.
+# The browser blocks anything that a figure might try to load.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure as SVG, from ``mltta.tables.plots``, and the words below it."""
+    """A figure as SVG, from ``mltta.tables.plots``, and its caption."""
 
     svg: str
     caption: str = ""
@@ -28,7 +28,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: words first, then tables, figures and remarks. All text is plain, nothing is markup."""
+    """A section of a page: text, then tables, figures and notes. All text is plain and escaped."""
 
     heading: str
     paragraphs: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Section:
 
 
 def html_page(title: str, sections: Sequence[Section]) -> str:
-    """The whole report as one HTML document."""
+    """Render the whole report as one HTML document."""
     heads = [html.escape(section.heading) for section in sections]
     entries = "\n".join(f'<li><a href="#s{i}">{head}</a></li>' for i, head in enumerate(heads, start=1))
     contents = f'<nav aria-label="Contents"><ol>\n{entries}\n</ol></nav>' if len(sections) > 1 else ""
@@ -75,19 +75,19 @@ def _section(number: int, section: Section) -> str:
 
 
 def _checked(svg: str) -> str:
-    """The picture, if it is one: a whole SVG element without scripts or outside references."""
+    """Validate a figure: a complete SVG element without scripts or external references."""
     try:
         tree = ElementTree.fromstring(svg)
     except ElementTree.ParseError as error:
-        raise ConfigError(f"A figure of the page is not valid SVG: {error}.") from error
+        raise ConfigError(f"A figure is not valid SVG: {error}.") from error
     if not tree.tag.endswith("svg"):
-        raise ConfigError(f"A figure of the page is a <{tree.tag}> element; give an <svg> element.")
+        raise ConfigError(f"A figure is a <{tree.tag}> element; expected <svg>.")
     for element in tree.iter():
         if not isinstance(element.tag, str) or re.search(r"script$|foreignObject$", element.tag):
-            raise ConfigError(f"A figure of the page holds {element.tag!r}; give a picture without scripts.")
+            raise ConfigError(f"A figure contains {element.tag!r}; scripts are not allowed.")
         for name, value in element.attrib.items():
             outside = name.endswith("href") and not value.startswith(("#", "data:image/"))
             if outside or name.startswith("on"):
-                said = f"A figure of the page has {name}={value[:60]!r}, which a page on its own cannot use."
+                said = f"A figure has {name}={value[:60]!r}, which does not work in a self-contained page."
                 raise ConfigError(said)
     return svg.strip()

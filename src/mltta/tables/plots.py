@@ -1,9 +1,7 @@
-"""The figures of a report, each a function from plain numbers to an SVG string."""
+"""Figures for reports, each a function from plain numbers to an SVG string."""
 
 from __future__ import annotations
 
-import base64
-import io
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,20 +14,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
-from PIL import Image, ImageOps
+from PIL import Image
 
 from mltta.errors import ConfigError
-from mltta.tables.svg import MARKERS, PALETTE, colours, drawing, to_svg
+from mltta.tables.svg import MARKERS, PALETTE, Drawing, colours, drawing, to_svg
 
 Numbers = Sequence[float | None]
 
-_WIDTH = 7.0  # inches; a page scales it down where it has less room
+_WIDTH = 7.0  # inches; a narrower page scales it down
 _TRUE, _OTHER = "#0072B2", "#A6A6A6"
 _BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 7}
 
 
-def lines(title: str, x: Sequence[float], series: Mapping[str, Numbers], xlabel: str, ylabel: str) -> str:
-    """Curves over x, whose values are powers of two, one per method; None is a gap."""
+def lines(title: str, x: Sequence[float], series: Mapping[str, Numbers], xlabel: str, ylabel: str) -> Drawing:
+    """Line plot over x values that are powers of two, one line per method; None is a gap."""
     _same_lengths(title, series, len(x), "x")
     with _chart(title, 4.0, xlabel, ylabel, series) as (axes, colour, made):
         for index, (name, values) in enumerate(series.items()):
@@ -41,17 +39,17 @@ def lines(title: str, x: Sequence[float], series: Mapping[str, Numbers], xlabel:
     return made[0]
 
 
-def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Numbers], ylabel: str) -> str:
-    """Bars side by side in each group, such as the gain over CLIP by number of labels."""
+def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Numbers], ylabel: str) -> Drawing:
+    """Grouped bars, such as the gain over CLIP by number of labels."""
     _same_lengths(title, series, len(groups), "groups")
     width = 0.8 / max(len(series), 1)
-    letters = max(5, int(72 / max(len(groups), 1)))  # that fit below a group
+    letters = max(5, int(72 / max(len(groups), 1)))  # characters that fit below a group
     with _chart(title, 4.0, "", ylabel, series) as (axes, colour, made):
         for index, (name, values) in enumerate(series.items()):
             at = [group - 0.4 + (index + 0.5) * width for group in range(len(groups))]
-            hatch = "///" if index >= len(PALETTE) else None  # where colours start again
+            hatch = "///" if index >= len(PALETTE) else None  # when colours repeat
             bars = axes.bar(at, _numbers(values), width * 0.92, label=name, color=colour[name], hatch=hatch)
-            if width * _WIDTH / len(groups) > 0.28:  # room for a number above the bar
+            if width * _WIDTH / len(groups) > 0.28:  # enough space for a number above the bar
                 texts = ["" if value is None else f"{value:.1f}".replace("-", "−") for value in values]
                 axes.bar_label(bars, texts, fontsize=7, padding=1)
         axes.axhline(0, color=axes.spines["bottom"].get_edgecolor(), linewidth=0.8)
@@ -62,8 +60,8 @@ def bars_by_group(title: str, groups: Sequence[str], series: Mapping[str, Number
     return made[0]
 
 
-def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, ylabel: str) -> str:
-    """Named points over what they cost; a line joins those that nothing cheaper equals, whose names are bold."""
+def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, ylabel: str) -> Drawing:
+    """Named points with their cost; a line connects the Pareto-optimal ones, whose names are bold."""
     front: list[str] = []
     for name in sorted(points, key=lambda name: (points[name][0], -points[name][1])):
         if not front or points[name][1] > points[front[-1]][1]:
@@ -85,8 +83,8 @@ def pareto(title: str, points: Mapping[str, tuple[float, float]], xlabel: str, y
 
 def per_class(
     title: str, labels: Sequence[str], series: Mapping[str, Numbers], xlabel: str = "average precision"
-) -> str:
-    """One line per label with a dot per series, best label of the first series on top; grows with the labels."""
+) -> Drawing:
+    """One line per label with a dot per series, sorted by the first series; height grows with the labels."""
     _same_lengths(title, series, len(labels), "labels")
     first = next(iter(series.values()), ())
     keys = [-math.inf if value is None else value for value in first] or [0.0] * len(labels)
@@ -115,10 +113,10 @@ def label_logits(
     truth: Collection[str],
     top: int = 8,
     xlabel: str = "logit",
-) -> str:
-    """One image and what each method says of the same labels: the true ones and the first method's highest.
+) -> Drawing:
+    """An image and the scores of each method for the same labels: the true ones and the first method's top ones.
 
-    The first method is the one the others start from: their panels mark where its bar ended, and write the change.
+    The first method is the reference: other panels mark where its bar ended, and print the change.
     """
     _same_lengths(title, scores, len(labels), "labels")
     if not scores or not labels:
@@ -141,9 +139,7 @@ def label_logits(
             for text, index in zip(axes.get_yticklabels(), shown, strict=True):
                 text.set_fontweight("bold" if labels[index] in truth else "normal")
             ink = axes.spines["bottom"].get_edgecolor()
-            for row, index in enumerate(
-                shown if position else ()
-            ):  # where the bar ended before, and the change
+            for row, index in enumerate(shown if position else ()):  # the reference's bar end, and the change
                 old, value = start[index], values[index]
                 axes.plot([old, old], [row - 0.36, row + 0.36], color=ink, linewidth=1.3)
                 change = f"{value - old:+.2f}".replace("-", "−")
@@ -157,8 +153,7 @@ def label_logits(
             was = f"{next(iter(scores))} was here"
             keys.append(Line2D([], [], color=ink, marker="|", markersize=9, linestyle="", label=was))
         figure.legend(handles=keys, loc="outside lower center", ncols=len(keys))
-        figure.draw_without_rendering()  # settles the layout, and with it the place of the photograph
-        return to_svg(figure, title, _embedded(image, figure, frame))
+        return to_svg(figure, title, {frame: image})
 
 
 def _panel(axes: Axes, values: Sequence[float], true: Sequence[bool], limits: tuple[float, float]) -> None:
@@ -172,27 +167,14 @@ def _panel(axes: Axes, values: Sequence[float], true: Sequence[bool], limits: tu
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
-    """From zero where the numbers are shares; else from below the lowest, since logits have no zero."""
+    """Axis limits: from zero for percentages; otherwise from below the minimum, because logits have no zero."""
     low, high = min(values), max(values)
     start = 0.0 if low >= 0 and high <= 1 else low - 0.15 * (high - low or 1)
     return start, high + 0.36 * (high - start)
 
 
-def _embedded(image: Image.Image, figure: Figure, frame: Axes, longest: int = 320) -> str:
-    """The photograph, small, as an SVG element that fills the frame as far as its shape allows."""
-    small = ImageOps.exif_transpose(image).convert("RGB")
-    small.thumbnail((longest, longest))
-    data = io.BytesIO()
-    small.save(data, "JPEG", quality=85)
-    uri = "data:image/jpeg;base64," + base64.b64encode(data.getvalue()).decode()
-    (width, height), box = 72 * figure.get_size_inches(), frame.get_position()
-    place = f'x="{box.x0 * width:.1f}" y="{(1 - box.y1) * height:.1f}"'
-    size = f'width="{box.width * width:.1f}" height="{box.height * height:.1f}"'
-    return f' <image {place} {size} preserveAspectRatio="xMidYMid meet" href="{uri}"/>\n'
-
-
 def _apart(points: Mapping[str, tuple[float, float]]) -> dict[str, float]:
-    """How high each name stands: beside its point, or pushed up by the names of points of about the same price."""
+    """Vertical position of each name: beside its point, or shifted up to avoid names of points with similar cost."""
     heights = [y for _, y in points.values()]
     gap = 0.026 * (max(heights, default=0.0) - min(heights, default=0.0))
     found: dict[str, float] = {}
@@ -207,9 +189,9 @@ def _apart(points: Mapping[str, tuple[float, float]]) -> dict[str, float]:
 @contextmanager
 def _chart(
     title: str, height: float, xlabel: str, ylabel: str, series: Mapping[str, Numbers] | None = None
-) -> Iterator[tuple[Axes, dict[str, str], list[str]]]:
-    """Axes to draw on and a colour per series; afterwards the list holds the figure, with its legend below."""
-    made: list[str] = []
+) -> Iterator[tuple[Axes, dict[str, str], list[Drawing]]]:
+    """Yield axes to draw on and a colour per series; afterwards the list holds the SVG, with its legend below."""
+    made: list[Drawing] = []
     with drawing():
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""Tables as Markdown, CSV, JSON, LaTeX, HTML and plain text."""
+"""Renders tables as Markdown, CSV, JSON, LaTeX, HTML and plain text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["FORMATS", "Cell", "Format", "Row", "Table", "render"]
 
 Format = Literal["markdown", "csv", "json", "latex", "html", "text"]
 
-#: how the best number, what is in brackets and the letter of a footnote are set
+#: formats of the best number, the text in brackets and the footnote letter
 _MD = ("**{}**", " ({})", "<sup>{}</sup>")
 _TEX = (r"\textbf{{{}}}", " ({})", "$^{{{}}}$")
 _HTML = ("<b>{}</b>", " <small>({})</small>", "<sup>{}</sup>")
@@ -27,18 +27,18 @@ _TEXT = ("{}*", " ({})", " [{}]")
 
 
 def render(table: Table, format: Format = "text") -> str:
-    """The table as a string that ends in a newline.
+    """Render a table as a string that ends with a newline.
 
-    CSV and JSON hold every number in full; the others print the paper's and ours side by side, ours followed by
-    the difference and the interval, and set our best number in bold.
+    CSV and JSON contain every number at full precision. The other formats print the paper's and our numbers side by
+    side, ours with the difference and the interval, and our best number in bold.
     """
     if format not in FORMATS:
-        raise ConfigError(f"Tables are not written as {format!r}; choose one of {', '.join(FORMATS)}.")
+        raise ConfigError(f"Unknown table format {format!r}; choose one of {', '.join(FORMATS)}.")
     return FORMATS[format](table)
 
 
 def _csv(table: Table) -> str:
-    """One line a cell, so that a spreadsheet or a data frame can pivot it as it likes."""
+    """One line per cell, for pivoting in a spreadsheet or data frame."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["group", "row", "column", "paper", "ours", "difference", "low", "high", "note"])
@@ -70,7 +70,7 @@ def _md_line(cells: list[str]) -> str:
 
 
 def _md(text: str) -> str:
-    """Text that GitHub shows as it is: one line, nothing taken for markup."""
+    """Escape text for GitHub Markdown: one line, without markup."""
     return re.sub(r"([\\`*_\[\]<>|~]|&(?=#?\w+;))", r"\\\1", " ".join(text.split()))
 
 
@@ -87,14 +87,14 @@ def _tex(text: str) -> str:
 
 
 def _said(cell: GridCell, best: str, aside: str, footnote: str, escape: Callable[[str], str] = str) -> str:
-    """A cell's number and what belongs to it, each in its format."""
+    """A cell's number with its additions, each in its format."""
     said = (best if cell.best else "{}").format(escape(cell.number))
     said += aside.format(escape(cell.aside)) if cell.aside else ""
     return (said + (footnote.format(cell.footnote) if cell.footnote else "")).strip()
 
 
 def _latex(table: Table) -> str:
-    """A float for a document that uses booktabs."""
+    """A floating table for documents that use booktabs."""
     grid = lay_out(table)
     lines = [r"\begin{table}", r"\centering", rf"\caption{{{_tex(heading(table))}}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * grid.width}}}", r"\toprule", *_latex_heads(grid)]
@@ -122,7 +122,7 @@ def _latex_heads(grid: Grid) -> list[str]:
 
 
 def _html(table: Table) -> str:
-    """A figure with a table that scrolls sideways where the page styles ``scroll`` so."""
+    """A figure with a table that scrolls horizontally if the page styles ``scroll``."""
     grid = lay_out(table)
     lines = ['<figure class="table">', f"<figcaption>{html.escape(heading(table))}</figcaption>"]
     lines += ['<div class="scroll"><table>', "<thead>", *_html_heads(grid), "</thead>"]
@@ -140,7 +140,7 @@ def _html(table: Table) -> str:
 
 
 def html_notes(remarks: Sequence[tuple[str, str]]) -> list[str]:
-    """A list of remarks, each behind its letter if it has one; nothing where there are none."""
+    """A list of notes, each with its letter if it has one; empty if there are none."""
     notes = (f"<li>{f'<sup>{mark}</sup> ' if mark else ''}{html.escape(text)}</li>" for mark, text in remarks)
     return [f'<ul class="notes">{"".join(notes)}</ul>'] if remarks else []
 
@@ -156,7 +156,7 @@ def _html_heads(grid: Grid) -> list[str]:
 
 
 def _text(table: Table) -> str:
-    """Aligned columns for a terminal; our best number carries a star."""
+    """Aligned columns for a terminal; our best number is starred."""
     grid = lay_out(table)
     heads = _flat_heads(grid)
     lines: list[list[str]] = [["", *(name for name, *_ in heads)]]
@@ -172,7 +172,7 @@ def _text(table: Table) -> str:
     for (
         first,
         *rest,
-    ) in lines:  # the name to the left, numbers to the right; widths count what a terminal shows
+    ) in lines:  # names left, numbers right-aligned; widths in terminal cells
         cells = zip(rest, widths[1:], strict=False)
         named = first + " " * (widths[0] - cell_len(first))
         body.append("  ".join([named, *(" " * (w - cell_len(cell)) + cell for cell, w in cells)]).rstrip())
@@ -184,7 +184,7 @@ def _text(table: Table) -> str:
 
 
 def _flat_heads(grid: Grid) -> list[list[str]]:
-    """One entry a place: [column] or, where sources are told apart, [column, source]."""
+    """One entry per position: [column] or, if sources are labelled, [column, source]."""
     return [[name, source] if grid.split else [name] for name, sources in grid.heads for source in sources]
 
 

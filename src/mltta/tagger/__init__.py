@@ -1,4 +1,4 @@
-"""The pipeline for people: a photo, a list, a folder in, labels out."""
+"""The high-level API: tag a photo, a list or a folder."""
 
 from mltta.tagger.tagger import Tagger, Tags
 

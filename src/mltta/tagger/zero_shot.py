@@ -1,4 +1,4 @@
-"""A tagger that is called as ``transformers.pipeline("zero-shot-image-classification")`` is, and answers alike."""
+"""A tagger with the interface of ``transformers.pipeline("zero-shot-image-classification")``."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from mltta.tagger.tagger import Tagger, Tags
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
 
-#: label lists whose tagger is kept ready
+#: number of label lists whose taggers are cached
 KEPT = 8
 
 
 class ZeroShotPipeline:
-    """Scores for candidate labels that are named with each call; they need not add up to one.
+    """Scores candidate labels that are given with each call; scores need not sum to one.
 
     >>> pipe = ZeroShotPipeline()                                              # doctest: +SKIP
     >>> pipe("photo.jpg", candidate_labels=["dog", "sofa"])                    # doctest: +SKIP
     [{'score': 0.71, 'label': 'dog'}, {'score': 0.25, 'label': 'sofa'}]
 
-    The scores of transformers' pipeline add up to one, so two labels that are both there get half each. Here every
-    score says how sure the model is that its label is there; a tagger shows those of at least 0.3. Labels that mean
-    nearly the same still compete: give them as one, "dog | puppy".
+    The scores of transformers' pipeline sum to one, so two labels that are both present get half each. Here every score
+    estimates the probability that its label is present; a tagger shows labels that score at least 0.3. Labels with
+    nearly the same meaning still compete: combine them as synonyms, "dog | puppy".
     """
 
     task = "zero-shot-image-classification"
@@ -32,12 +32,12 @@ class ZeroShotPipeline:
     def __init__(self, model: str | Backbone | None = "mini", method: str = "auto", **options: Any):
         """Args:
         model: a name, or a backbone from ``load_backbone``.
-        method: how to look, or to adapt; one that learns from the images before it sees those of one call.
-        options: whatever ``Tagger`` takes, but labels and template.
+        method: method name; online methods learn only from the images of one call.
+        options: arguments of ``Tagger`` except labels and template.
         """
         for name, where in (("labels", "candidate_labels"), ("template", "hypothesis_template")):
             if name in options:
-                raise ConfigError(f"{name} is said with each call, as {where}=…")
+                raise ConfigError(f"{name} is not an option of the pipeline: pass {where}=… with each call")
         if model is None or isinstance(model, str):
             from mltta.model.load import load_backbone
 
@@ -52,29 +52,29 @@ class ZeroShotPipeline:
         """Score one image, or a list of them.
 
         Args:
-            image: a path, PIL image, array or bytes; an address, if ``allow_urls=True`` was given; or a list of these.
-            candidate_labels: a list, or one string with commas.
-            hypothesis_template: a sentence with {} for the label, by default the method's own.
+            image: a path, PIL image, array, bytes, URL (with ``allow_urls=True``), or a list of these.
+            candidate_labels: a list, or a comma-separated string.
+            hypothesis_template: a sentence with {} for the label (default: the template of the method).
 
         Returns:
-            ``[{"score": …, "label": …}, …]``, best first; for a list of images a list of these.
+            ``[{"score": …, "label": …}, …]``, best first; for a list of images, a list of such lists.
         """
         names = candidate_labels.split(",") if isinstance(candidate_labels, str) else candidate_labels
         labels = tuple(name.strip() for name in names)
         if not any(labels):
-            raise ConfigError("candidate_labels is empty: name at least one label")
+            raise ConfigError("candidate_labels is empty: give at least one label")
         tagger = self._tagger(labels, hypothesis_template)
         if isinstance(image, (list, tuple)):
             return [_answer(tags) for tags in tagger.stream(image)]
         return _answer(next(tagger.stream([image])))
 
     def _tagger(self, labels: tuple[str, ...], template: str | None) -> Tagger:
-        """The tagger of a list, kept for the next call with the same list."""
+        """Return the tagger for a label list, cached for later calls."""
         key = (labels, template)
         found = self._taggers.pop(key, None)
         if found is None:
             found = Tagger(self.backbone, list(labels), self._method, template=template, **self._options)
-        self._taggers[key] = found  # as the last one used
+        self._taggers[key] = found  # most recently used
         while len(self._taggers) > KEPT:
             del self._taggers[next(iter(self._taggers))]
         return found

@@ -91,8 +91,8 @@ def test_a_passing_failure_is_tried_again_and_nothing_is_lost(kind: str) -> None
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("html", "no chat completion: Welcome to the login page"),
-        ("no choices", "no chat completion"),
+        ("html", "not a chat completion: Welcome to the login page"),
+        ("no choices", "not a chat completion"),
         ("500", "HTTP 500 out of memory"),
         ("429", "HTTP 429 slow down"),
         ("dropped", "closed connection"),
@@ -114,7 +114,7 @@ def test_a_lasting_failure_ends_with_the_endpoint_the_reason_and_all_answers_rec
     message = str(raised.value)
     assert f"{url}/chat/completions failed 3 times in a row" in message
     assert said in message
-    assert f"5 answers are safe in {out}; rerun the command to continue" in message
+    assert f"5 answers are saved in {out}; rerun the command to continue" in message
     assert len(read_texts(out)) == 5
     with endpoint() as server:
         done = generate_captions(VOC, engine(server.url), out, 20)
@@ -192,7 +192,7 @@ def test_a_key_is_not_carried_to_another_address() -> None:
 
 
 def test_nothing_but_http_is_asked() -> None:
-    with pytest.raises(EngineError, match="file:///etc is no endpoint"):
+    with pytest.raises(EngineError, match="file:///etc is not a URL"):
         OpenAIEngine("m", "file:///etc")
 
 

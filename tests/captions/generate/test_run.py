@@ -51,7 +51,7 @@ def test_a_run_stopped_and_taken_up_again_ends_in_the_same_bytes(stops, tmp_path
     asked = []
     for order, stop in enumerate(stops, start=1):
         engine = Fickle(stop, order)
-        with pytest.raises(EngineError, match="answers are safe in"):
+        with pytest.raises(EngineError, match="answers are saved in"):
             generate_captions(VOC, engine, parts, 60, seed=3)
         asked += engine.asked
         with parts.open("ab") as file:  # a kill in the middle of a line
@@ -98,7 +98,7 @@ def test_attempts_bound_what_is_asked(tmp_path) -> None:
     assert len(done.captions) == 6
     assert sorted(engine.asked) == list(range(200))
     assert len(done.entries) == 200
-    with pytest.raises(ConfigError, match="at least one attempt a caption"):
+    with pytest.raises(ConfigError, match="at least one attempt per caption"):
         generate_captions(PETS, engine, tmp_path / "d.jsonl", 50, attempts=49)
 
 
@@ -144,14 +144,14 @@ def test_a_file_begun_otherwise_is_refused_and_left_alone(changed, said, tmp_pat
 def test_files_that_are_something_else_or_damaged_are_refused(tmp_path) -> None:
     other = tmp_path / "notes.jsonl"
     other.write_text("my notes\n")
-    with pytest.raises(CaptionError, match="not a file that"):
+    with pytest.raises(CaptionError, match="was not written by"):
         generate_captions(VOC, Fickle(), other, 3)
     assert other.read_text() == "my notes\n"
     out = tmp_path / "c.jsonl"
     generate_captions(VOC, Fickle(), out, 3)
     header, first, *rest = out.read_bytes().splitlines(keepends=True)
     out.write_bytes(b"".join([header, first[:9] + b"\n", *rest]))
-    with pytest.raises(CaptionError, match="line 2 is no answer"):
+    with pytest.raises(CaptionError, match="line 2: not a valid answer"):
         generate_captions(VOC, Fickle(), out, 3)
     with pytest.raises(CaptionError, match="cannot be written"):
         generate_captions(VOC, Fickle(), tmp_path, 3)
@@ -184,8 +184,8 @@ def test_the_command_writes_a_base_that_other_commands_take(tmp_path) -> None:
     assert "25 captions kept of 25 answers (100.0%), naming" in said
     assert "25 answers in" in said
     assert "10 answers in" in (again := mltta(*command, "--count", "35").stdout)
-    assert "25 were there before" in again
-    assert "nothing was left to ask" in mltta(*command, "--count", "35").stdout
+    assert "25 from earlier runs" in again
+    assert "no further requests were needed" in mltta(*command, "--count", "35").stdout
     from mltta.model.load import load_backbone
 
     base = CaptionBase.from_file(out, load_backbone("mini", device="cpu"))

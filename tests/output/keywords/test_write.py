@@ -149,7 +149,7 @@ def test_a_dry_run_writes_nothing(jpeg):
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda content: b"GIF89a" + content, "it is no JPEG"),
+        (lambda content: b"GIF89a" + content, "it is not a JPEG"),
         (lambda content: content[:30], "damaged"),
         (lambda content: content[:2] + b"\xff\xe2\x00\x08MPF\0ab" + content[2:], "further pictures"),
         (lambda content: content[:2] + segment(0xED, b"Photoshop 3.0\0rubbish") + content[2:], "Photoshop"),
@@ -205,7 +205,7 @@ def test_keywords_in_a_form_that_would_be_lost_are_refused_and_the_photo_is_left
     sidecar_of(jpeg).write_bytes(odd)
     before = jpeg.read_bytes()
     for write in (embed, write_sidecar):
-        with pytest.raises(MlttaError, match=r"a\.jpg.*left as it is"):
+        with pytest.raises(MlttaError, match=r"a\.jpg.*file was not changed"):
             write(jpeg, ["dog"])
     assert (jpeg.read_bytes(), sidecar_of(jpeg).read_bytes()) == (before, odd)
 

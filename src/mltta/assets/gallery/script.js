@@ -1,18 +1,27 @@
 "use strict";
-// Only the tiles in view are in the page, so that it opens as fast with thousands of photos as with ten.
+// Only tiles in view are in the document, so a gallery of thousands of photos opens quickly.
 const $ = (id) => document.getElementById(id);
 const read = (kind) => [...document.querySelectorAll(`script.${kind}`)];
 const LABELS = JSON.parse($("names").textContent);
 const CHUNK = +$("names").dataset.chunk;
+const SYNONYMS = JSON.parse($("synonyms").textContent);
 const rows = read("rows").flatMap((part) => JSON.parse(part.textContent));
 const thumbParts = read("thumbs"), thumbCache = new Map();
 rows.forEach((row, place) => {
   row.place = place;
   row.has = new Set(row.labels.map((own) => own[0]));
-  row.words = (row.name + " " + row.labels.map((own) => LABELS[own[0]]).join(" ")).toLowerCase();
+  row.file = row.name.toLowerCase();
 });
 
-function thumb(row) {  // the pictures of a chunk are cut apart when the first of them is seen
+function folder() {  // the one that holds all photos, seen from where this page is
+  const paths = rows.filter((row) => !row.error).map((row) => new URL(row.url, location).pathname.split("/").slice(0, -1));
+  const first = paths[0] || [];
+  while (paths.some((path) => first.some((part, place) => part !== path[place]))) first.pop();
+  return decodeURIComponent(first.at(-1) || "");
+}
+try { document.title = document.querySelector("h1").textContent = folder() || document.title; } catch { /* a name that is not UTF-8 */ }
+
+function thumb(row) {  // the thumbnails of a chunk are split when the first one comes into view
   if (row.thumb) return row.thumb;
   const part = Math.floor(row.place / CHUNK);
   if (!thumbCache.has(part)) {
@@ -27,15 +36,20 @@ const chosen = new Set();
 let shown = rows, at = 0;
 const scoreOf = (row) => Math.max(0, ...row.labels.filter((own) => !chosen.size || chosen.has(own[0])).map((own) => own[1]));
 
+const singular = (word) => word.length > 3 && word.endsWith("s") ? word.slice(0, -1) : word;
+const means = (label, word) => wordsOf.get(label).some((own) => own.startsWith(word) || singular(own) === singular(word));
+
 function filter() {
-  const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  shown = rows.filter((row) => [...chosen].every((label) => row.has.has(label)) && words.every((word) => row.words.includes(word)));
+  const asked = $("search").value.toLowerCase().split(/\s+/).filter(Boolean).map((word) => [word, new Set(known.filter((label) => means(label, word)))]);
+  shown = rows.filter((row) => [...chosen].every((label) => row.has.has(label))
+    && asked.every(([word, labels]) => row.file.includes(word) || row.labels.some((own) => labels.has(own[0]))));
   const how = $("sort").value;
   if (how === "name") shown.sort((a, b) => a.name.localeCompare(b.name));
   if (how === "high") shown.sort((a, b) => scoreOf(b) - scoreOf(a) || a.place - b.place);
   if (how === "low") shown.sort((a, b) => scoreOf(a) - scoreOf(b) || a.place - b.place);
   at = 0;
-  $("count").textContent = `${shown.length.toLocaleString("en")} of ${rows.length.toLocaleString("en")} photos`;
+  $("count").textContent = `${shown.length < rows.length ? `${shown.length.toLocaleString("en")} of ` : ""}${rows.length.toLocaleString("en")} ${rows.length === 1 ? "photo" : "photos"}`;
+  $("all").hidden = shown.length === rows.length && !chosen.size;
   listLabels();
   $("grid").scrollTop = 0;
   draw(true);
@@ -44,15 +58,17 @@ function filter() {
 const totals = new Map();
 for (const row of rows) for (const label of row.has) totals.set(label, (totals.get(label) || 0) + 1);
 const known = [...totals.keys()].sort((a, b) => totals.get(b) - totals.get(a) || LABELS[a].localeCompare(LABELS[b]));
+// Of a label and its synonyms: a search for "kitten" finds cats.
+const wordsOf = new Map(known.map((label) => [label, `${LABELS[label]} ${SYNONYMS[label] || ""}`.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean)]));
 const chips = new Map();
 
-function listLabels() {  // counts say how many would be left, were a label chosen too
+function listLabels() {  // a count is the number of photos left if the label is selected too; labels without any are hidden
   const left = new Map();
   for (const row of shown) for (const label of row.has) left.set(label, (left.get(label) || 0) + 1);
   for (const [label, chip] of chips) {
     const count = left.get(label) || 0;
     chip.lastChild.textContent = count.toLocaleString("en");
-    chip.toggleAttribute("data-none", !count);
+    chip.hidden = !count && !chosen.has(label);
     chip.setAttribute("aria-pressed", chosen.has(label));
   }
 }
@@ -83,16 +99,16 @@ function draw(anew) {
   for (const [place, tile] of tiles) if (place < first || place >= last) { tile.remove(); tiles.delete(place); }
   for (let place = first; place < last; place++) if (!tiles.has(place)) tiles.set(place, add(place, step));
   let empty = $("room").querySelector(".none");
-  if (!shown.length && !empty) { empty = document.createElement("p"); empty.className = "none"; empty.textContent = "No photo has all of that."; $("room").append(empty); }
+  if (!shown.length && !empty) { empty = document.createElement("p"); empty.className = "none"; empty.textContent = "No photos match."; $("room").append(empty); }
   if (shown.length && empty) empty.remove();
 }
 
 function add(place, step) {
   const row = shown[place], tile = document.createElement("button"), words = document.createElement("span");
-  tile.className = row.error ? "tile bad" : "tile";
+  tile.className = row.error ? "tile bad" : row.note ? "tile none-shown" : "tile";
   tile.tabIndex = place === at ? 0 : -1;
   tile.style.cssText = `left:${GAP + (place % across) * step}px;top:${GAP + Math.floor(place / across) * step}px;width:${side}px;height:${side}px`;
-  words.textContent = row.error || row.labels.map((own) => LABELS[own[0]]).join(", ") || row.name.split(/[\\/]/).pop();
+  words.textContent = row.error || row.labels.map((own) => LABELS[own[0]]).join(", ") || row.note;
   tile.title = row.name;
   if (!row.error) { const image = document.createElement("img"); image.alt = row.name; image.src = thumb(row); tile.append(image); }
   tile.append(words);
@@ -112,16 +128,28 @@ function focus(place) {
   tiles.get(at)?.focus();
 }
 
-let heatOf = null;
+let heatOf = null, missing = "";
+function hint() {
+  const row = shown[at];
+  const about = row.note || (heatOf !== null ? `Red: where “${LABELS[heatOf]}” was found. Dark: the rest of the photo.` : row.heat ? "Select a label to see where it was found." : "");
+  $("hint").textContent = [about, missing].filter(Boolean).join(" ");
+}
+
 function open() {
   const row = shown[at];
   if (!$("photo").open) $("photo").showModal();
   $("name").textContent = row.name;
-  $("large").onerror = () => { $("large").onerror = null; $("large").src = thumb(row); $("hint").textContent = "The photo is not where it was, or not of a kind that a browser shows: this is its small copy."; };
+  missing = "";
+  $("large").onload = () => { for (const [name, size] of [["--wide", "naturalWidth"], ["--high", "naturalHeight"]]) $("frame").style.setProperty(name, $("large")[size]); };
+  $("large").onerror = () => {
+    $("large").onerror = null;
+    $("large").src = thumb(row);
+    missing = "This is the thumbnail. The original was moved, or the browser cannot show its format.";
+    hint();
+  };
   $("large").src = row.url || thumb(row);
   $("large").alt = row.name;
   $("open").href = row.url || "#";
-  $("hint").textContent = row.heat ? "Choose a label to see where it was found." : row.labels.length ? "" : "None of the labels.";
   $("bars").replaceChildren(...row.labels.map((own) => bar(row, own)));
   showHeat(null);
 }
@@ -145,6 +173,7 @@ function showHeat(label) {
   for (const button of $("bars").querySelectorAll("[data-heat]")) button.setAttribute("aria-pressed", +button.dataset.heat === label);
   const canvas = $("heat");
   canvas.style.display = label === null ? "none" : "block";
+  hint();
   if (label === null) return;
   const levels = Uint8Array.from(atob(shown[at].heat[label]), (one) => one.charCodeAt(0)), side = Math.sqrt(levels.length);
   canvas.width = canvas.height = side;
@@ -162,6 +191,7 @@ $("photo").onclose = () => tiles.get(at)?.focus();
 $("panel").onclick = () => $("panel").setAttribute("aria-expanded", $("labels").classList.toggle("shown"));
 $("grid").onclick = () => { if ($("labels").classList.contains("shown")) $("panel").click(); };
 $("search").oninput = filter;
+$("all").onclick = () => { chosen.clear(); $("search").value = ""; filter(); $("search").focus(); };
 $("sort").onchange = filter;
 $("grid").onscroll = () => requestAnimationFrame(() => draw(false));
 let timer;

@@ -1,9 +1,9 @@
-// Calls to the server: with the token, again when it is busy, and with errors as sentences.
+// Calls to the server: they send the token, retry if the server is busy, and turn errors into sentences.
 import { $ } from "./elements.js";
 
 const TRIES = 40, LONGEST_WAIT = 30;
 
-export class Refused extends Error {  // the server's own sentence
+export class Refused extends Error {  // with the server's message
   constructor(sentence, status) { super(sentence); this.status = status; }
 }
 
@@ -13,7 +13,7 @@ const wait = (seconds, signal) => new Promise((done, stop) => {
 });
 
 let asking = null;
-function askToken() {  // many calls may be refused at once: one question for all
+function askToken() {  // several calls may be refused at once: ask only once
   asking ??= new Promise((done) => {
     $("token").value = "";
     $("ask").oncancel = (event) => event.preventDefault();
@@ -34,8 +34,8 @@ async function sentenceOf(answer) {
   try {
     const { error } = await answer.json();
     if (typeof error === "string" && error) return error;
-  } catch { /* not JSON: say the number */ }
-  return `The server answered ${answer.status}.`;
+  } catch { /* not JSON */ }
+  return `The server responded with status ${answer.status}.`;
 }
 
 async function ask(path, options, waiting) {
@@ -47,7 +47,7 @@ async function ask(path, options, waiting) {
       answer = await fetch(path, { ...options, headers, cache: "no-store" });
     } catch (error) {
       if (options.signal?.aborted) throw error;
-      if (tried >= 6) throw new Refused("The server does not answer. Is mltta serve still running?", 0);
+      if (tried >= 6) throw new Refused("The server does not respond. Is mltta serve still running?", 0);
       await wait(Math.min(2 ** (tried - 1) / 2, 8), options.signal);
       continue;
     }
@@ -70,7 +70,7 @@ export async function tag(photos, settings, { where = false, captions = false, s
   const fields = { ...settings, where: String(where), captions: String(captions), all: "true" };
   for (const [name, value] of Object.entries(fields)) form.append(name, value);
   const answer = await (await ask("/v1/tag", { method: "POST", body: form, signal }, waiting)).json();
-  if (answer.images?.length !== photos.length) throw new Refused("The server's answer is not of these photos.", 0);
+  if (answer.images?.length !== photos.length) throw new Refused("The server's response does not match the photos sent.", 0);
   return answer;
 }
 

@@ -1,4 +1,4 @@
-// One photo large: its labels, where they are, plain CLIP beside the method, and the captions that spoke.
+// One photo, enlarged: its labels and heat maps; under Advanced all scores and those of plain CLIP.
 import { tag } from "./api.js";
 import { $, make } from "./elements.js";
 import { neighbour } from "./gallery.js";
@@ -18,7 +18,7 @@ export function open(next) {
     $("frame").hidden = true;
     point(null);
     $("unseen").hidden = false;
-    $("unseen").textContent = `${photo.name.split("/").pop()}: the server read it, but a browser cannot show this kind of photo.`;
+    $("unseen").textContent = "Your browser cannot display this file format. The labels are not affected.";
   };
   $("large").onload = () => {
     $("frame").style.setProperty("--ratio", $("large").naturalWidth / $("large").naturalHeight);
@@ -38,8 +38,11 @@ export function open(next) {
   compare();
 }
 
-async function compare() {  // the same photo and labels with nothing adapted
+async function compare() {  // tag the same photo with plain CLIP
   asked?.abort();
+  $("photo").classList.toggle("advanced", $("more").open);
+  $("failed").textContent = "";
+  if (!$("more").open) return;
   asked = new AbortController();
   const own = photo, { method, labels, model } = photo.asked, key = `${labels}\n${model}`;
   $("legend").hidden = method === "clip";
@@ -50,15 +53,16 @@ async function compare() {  // the same photo and labels with nothing adapted
     plain.set(own, { key, scores: new Map(answer.labels.map((one) => [one.label, one.score])) });
     if (photo === own && $("photo").open) draw();
   } catch (error) {
-    if (photo === own && error.name !== "AbortError") $("hint").textContent = `No bars of plain CLIP: ${error.message}`;
+    if (photo === own && error.name !== "AbortError") $("failed").textContent = `Plain CLIP failed: ${error.message}`;
   }
 }
 
-// The labels present, the next best, and what plain CLIP is surest of.
+// The labels present; under Advanced also the next highest scores, and the highest of plain CLIP.
 function rows() {
   const { present, labels } = photo.result, { method, model } = photo.asked;
   const held = plain.get(photo), clip = method !== "clip" && held?.key === `${photo.asked.labels}\n${model}` ? held.scores : null;
   const others = labels.filter((one) => !present.has(one.label)), here = labels.filter((one) => present.has(one.label));
+  if (!$("more").open) return here.map((one) => ({ ...one, present: true }));
   const shown = [...here, ...others.slice(0, Math.max(2, LINES - here.length))];
   const names = new Set(shown.map((one) => one.label)), known = new Map(labels.map((one) => [one.label, one.score]));
   const surest = clip ? [...clip.keys()].slice(0, SURE_OF_CLIP).filter((name) => !names.has(name)) : [];
@@ -94,23 +98,24 @@ function length(kind, score) {
   return bar;
 }
 
-// Shows where a label is: warm where the photo speaks for it, dark where it does not.
+// Shows the heat map of a label: red where it was found, dark elsewhere.
 function point(name) {
   label = photo.result.where.has(name) ? name : null;
   for (const button of $("bars").querySelectorAll("[aria-pressed]")) button.setAttribute("aria-pressed", button.dataset.label === label);
   const canvas = $("heat");
   $("bars").querySelector(".captions")?.remove();
-  $("bars").querySelector("[aria-pressed=true]")?.after(...spoken(photo.result.captions.get(label) || []));
+  $("bars").querySelector("[aria-pressed=true]")?.after(...similar(photo.result.captions.get(label) || []));
   canvas.hidden = label === null;
-  $("hint").textContent = !photo.result.present.size ? "None of the labels was found." : $("frame").hidden ? ""
-    : label !== null ? (photo.result.captions.has(label) ? "In quotes: captions that spoke for it, and how like the photo they are." : "") : photo.result.where.size ? "Choose a label to see where it is." : "This method does not tell where.";
+  $("hint").textContent = !photo.result.present.size ? photo.result.note : $("frame").hidden ? ""
+    : label !== null ? `Red: where “${label}” was found. Dark: the rest of the photo.`
+      : photo.result.where.size ? "Select a label to see where it was found." : "This method has no heat maps.";
   if (label === null) return;
   const { rows: height, columns: width, heat } = photo.result.where.get(label);
   canvas.width = width;
   canvas.height = height;
-  canvas.setAttribute("aria-label", `Where ${label} is on the photo`);
+  canvas.setAttribute("aria-label", `Heat map: where ${label} was found`);
   const context = canvas.getContext("2d"), pixels = context.createImageData(width, height);
-  const most = Math.max(1, ...heat);  // as in the gallery's pictures, the warmest place of each label is as warm
+  const most = Math.max(1, ...heat);  // scaled so that the highest value of each label is equally red
   heat.forEach((own, place) => {
     const level = 255 * (own / most) ** 0.7;
     pixels.data.set(level > 127 ? [230, 70, 40, (level - 127) * 1.3] : [0, 0, 0, (127 - level) * 1.4], 4 * place);
@@ -118,9 +123,9 @@ function point(name) {
   context.putImageData(pixels, 0, 0);
 }
 
-function spoken(captions) {
-  const lines = captions.map((one) => make("li", {}, `“${one.text}” `, make("small", { textContent: one.similarity.toFixed(2) })));
-  return lines.length ? [make("ul", { className: "captions", "aria-label": "Captions that spoke for it" }, ...lines)] : [];
+function similar(captions) {  // they describe other pictures, and must not be taken for a description of this one
+  const lines = captions.map((one) => make("li", {}, `“${one.text}” `, make("small", { textContent: one.similarity.toFixed(2), title: "similarity to the photo" })));
+  return lines.length ? [make("div", { className: "captions" }, make("p", { textContent: "Captions of similar pictures" }), make("ul", {}, ...lines))] : [];
 }
 
 function move(by) {
@@ -128,7 +133,7 @@ function move(by) {
   if (next) open(next);
 }
 
-function choose(by) {  // up and down go through the labels that can be shown
+function choose(by) {  // up and down select the labels with a heat map
   const buttons = [...$("bars").querySelectorAll("[aria-pressed]")];
   if (!buttons.length) return;
   const held = buttons.findIndex((one) => one.dataset.label === label);
@@ -145,6 +150,7 @@ export function start(closed) {
   $("close").onclick = () => $("photo").close();
   $("photo").onclick = (event) => { if (event.target === $("photo")) $("photo").close(); };
   $("photo").onclose = () => { asked?.abort(); URL.revokeObjectURL(address); $("large").onerror = null; $("large").removeAttribute("src"); closed(photo); };
+  $("more").ontoggle = () => { if (photo) { draw(); compare(); } };
   $("photo").addEventListener("keydown", (event) => {
     const turn = { ArrowLeft: -1, ArrowRight: 1 }[event.key], pick = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (turn || pick) event.preventDefault();

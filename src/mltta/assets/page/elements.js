@@ -1,4 +1,4 @@
-// Elements are made here, and text goes in as text: a file name or a label can never become markup.
+// Creates elements. Text is inserted as text, so a file name or a label can never become markup.
 
 export const $ = (id) => document.getElementById(id);
 

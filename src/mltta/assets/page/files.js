@@ -1,9 +1,9 @@
-// Photos come in by choice, drop, paste or folder; each is a file with the name it is shown under.
+// Photos are chosen, dropped, pasted or read from a folder. Each is a file with its display name.
 
 const PHOTO = /\.(jpe?g|jfif|png|webp|gif|bmp|tiff?|heic|heif|avif|jxl|jp2|ppm|pgm|tga|ico)$/i;
 const isPhoto = (file) => file.type.startsWith("image/") || PHOTO.test(file.name);
 
-// A file that was named is taken whatever it is; of a folder only what looks like a photo.
+// Files chosen one by one are all added; of a folder only images.
 export function chosen(input) {
   const found = [...input.files].map((file) => ({ file, name: file.webkitRelativePath || file.name }));
   const kept = found.filter(({ file, name }) => !name.includes("/") || isVisible(name) && isPhoto(file));
@@ -19,7 +19,7 @@ export function pasted(clipboard) {
 }
 
 export async function dropped(transfer) {
-  // entries must be taken before the first await: the browser forgets them then
+  // read the entries before the first await, because the browser discards them then
   const entries = [...transfer.items].filter((item) => item.kind === "file").map((item) => item.webkitGetAsEntry?.());
   if (!entries.length || entries.includes(null) || entries.includes(undefined))
     return { photos: [...transfer.files].map((file) => ({ file, name: file.name })), leftOut: 0 };
@@ -35,7 +35,7 @@ export async function dropped(transfer) {
 async function walk(folder, path, photos) {
   const reader = folder.createReader();
   let leftOut = 0;
-  for (;;) {  // a reader gives at most a hundred at a time
+  for (;;) {  // a reader returns at most 100 entries per call
     const some = await new Promise((done, fail) => reader.readEntries(done, fail));
     if (!some.length) return leftOut;
     for (const entry of some) {

@@ -1,6 +1,7 @@
-// The photos as tiles that filter by label. Only tiles in view are in the page, so thousands do not stall it.
+// Photo tiles with a label filter. Only tiles in view are in the document, so thousands of photos stay fast.
 import { $, count, make } from "./elements.js";
 import { thumb } from "./thumbs.js";
+import { means } from "./words.js";
 
 const GAP = 10, BEYOND = 300;
 const fewChips = () => innerWidth < 832 ? 10 : 24;
@@ -12,7 +13,6 @@ const score = (photo) => {
   const own = (photo.result?.labels || []).filter((one) => chosen.size ? chosen.has(one.label) : photo.result.present.has(one.label));
   return Math.max(0, ...own.map((one) => one.score));
 };
-const words = (photo) => `${photo.name} ${[...(photo.result?.present || [])].join(" ")}`.toLowerCase();
 const BY = {
   order: (a, b) => a.order - b.order,
   name: (a, b) => a.name.localeCompare(b.name) || a.order - b.order,
@@ -25,7 +25,10 @@ export function filter() {
   const totals = labelCounts(photos);
   for (const label of chosen) if (!totals.has(label)) chosen.delete(label);
   shown = photos.filter((photo) => [...chosen].every((label) => photo.result?.present?.has(label)));
-  if (asked.length) shown = shown.filter((photo) => { const own = words(photo); return asked.every((word) => own.includes(word)); });
+  for (const word of asked) {
+    const hits = new Set([...totals.keys()].filter((label) => means(label, word)));
+    shown = shown.filter((photo) => photo.name.toLowerCase().includes(word) || [...(photo.result?.present || [])].some((label) => hits.has(label)));
+  }
   const how = $("sort").value;
   if (how === "high" || how === "low")
     shown = shown.map((photo) => ({ photo, score: score(photo) })).sort(BY[how]).map((one) => one.photo);
@@ -43,15 +46,14 @@ function labelCounts(some) {
   return counts;
 }
 
-function chips(totals, left) {  // counts say how many would be left, were a label chosen too
-  const known = [...totals.keys()].sort((a, b) => chosen.has(b) - chosen.has(a) || totals.get(b) - totals.get(a) || a.localeCompare(b));
+function chips(totals, left) {  // a count is the number of photos left if the label is selected too; labels without any are left out
+  const known = [...totals.keys()].filter((label) => chosen.has(label) || left.has(label)).sort((a, b) => chosen.has(b) - chosen.has(a) || totals.get(b) - totals.get(a) || a.localeCompare(b));
   const some = everyChip ? known : known.slice(0, Math.max(fewChips(), chosen.size));
   const focused = document.activeElement?.closest("#chips button")?.dataset.label;
   $("chips").replaceChildren(...some.map((label) => {
     const number = left.get(label) || 0;
     const chip = make("button", { type: "button", "aria-pressed": chosen.has(label) }, label, make("span", { textContent: number }));
     chip.dataset.label = label;
-    chip.toggleAttribute("data-none", !number);
     chip.onclick = () => { chosen.has(label) ? chosen.delete(label) : chosen.add(label); filter(); };
     return chip;
   }));
@@ -78,20 +80,20 @@ export function draw(anew = false) {
   const last = Math.min(shown.length, Math.ceil((innerHeight - top + BEYOND) / step) * across);
   const due = new Map();
   for (let place = first; place < last; place++) due.set(shown[place], place);
-  if (shown.includes(focused)) due.set(focused, shown.indexOf(focused));  // what has the focus stays, or Tab would begin anew
+  if (shown.includes(focused)) due.set(focused, shown.indexOf(focused));  // keep the focused tile, or Tab would start from the top
   for (const [photo, tile] of tiles)
     if (!due.has(photo) || tile.result !== photo.result) { tile.remove(); tiles.delete(photo); }
-  const entry = due.has(shown[at]) ? at : first;  // where Tab comes in
+  const entry = due.has(shown[at]) ? at : first;  // the first tile reached with Tab
   let before = null;
   for (const [photo, place] of due) {
     const tile = tiles.get(photo) || add(photo);
-    if (tile.previousElementSibling !== before) before ? before.after(tile) : $("room").prepend(tile);  // read in order
+    if (tile.previousElementSibling !== before) before ? before.after(tile) : $("room").prepend(tile);  // screen readers follow this order
     before = tile;
     tile.tabIndex = place === entry ? 0 : -1;
     tile.style.cssText = `left:${(place % across) * step}px;top:${Math.floor(place / across) * step}px;width:${side}px;height:${side}px`;
   }
   $("room").querySelector(".none")?.remove();
-  if (!shown.length) $("room").append(make("p", { className: "none", textContent: "No photo has all of that." }));
+  if (!shown.length) $("room").append(make("p", { className: "none", textContent: "No photos match." }));
   if (focused && document.activeElement === document.body) tiles.get(focused)?.focus({ preventScroll: true });
 }
 
@@ -99,7 +101,7 @@ function add(photo) {
   const { result, name } = photo, short = name.split("/").pop();
   const tile = make("button", { type: "button", className: result?.error ? "tile bad" : result ? "tile" : "tile waits", title: name });
   const image = make("img", { alt: "" });
-  const said = result?.error?.replace(`${name}: `, "") || [...(result?.present || [])].join(", ") || (result ? "None of the labels" : "");
+  const said = result?.error?.replace(`${name}: `, "") || [...(result?.present || [])].join(", ") || (result?.note || "");
   tile.append(image, make("span", { className: "file", textContent: short }), make("span", { className: "said", textContent: said }));
   tile.photo = photo;
   tile.result = result;
@@ -121,7 +123,7 @@ export function focusOn(place) {
 
 const scroller = () => getComputedStyle(document.querySelector("main")).overflowY === "auto" ? document.querySelector("main") : window;
 
-export function neighbour(photo, by) {  // the next photo that has an answer
+export function neighbour(photo, by) {  // the next photo with a result
   for (let place = shown.indexOf(photo) + by; shown[place]; place += by)
     if (shown[place].result && !shown[place].result.error) return shown[place];
   return null;

@@ -1,4 +1,4 @@
-// The page: photos in, calls out, answers shown.
+// The page: photos are added, sent to the server, and shown with their labels.
 import { save } from "./api.js";
 import * as detail from "./detail.js";
 import { $, count, trouble } from "./elements.js";
@@ -7,6 +7,7 @@ import * as gallery from "./gallery.js";
 import { tagAll } from "./run.js";
 import { chosenMethod, current, listen, offer, wrong } from "./settings.js";
 import { forget } from "./thumbs.js";
+import { learnTyped } from "./words.js";
 
 const photos = [], seen = new Set();
 let running = null, order = 0, ready = false;
@@ -21,9 +22,9 @@ function add({ photos: some, leftOut }) {
     photos.push({ file, name, order: order++, result: null, asked: null });
   }
   const notes = [];
-  if (leftOut) notes.push(`${count(leftOut, "file")} that ${leftOut === 1 ? "is no photo was" : "are no photos were"} left out.`);
-  if (twice) notes.push(`${count(twice, "photo was", "photos were")} here already.`);
-  if (some.length === 0 && !leftOut) notes.push("There was no photo in that.");
+  if (leftOut) notes.push(`Skipped ${count(leftOut, "file")} that ${leftOut === 1 ? "is not an image" : "are not images"}.`);
+  if (twice) notes.push(`${count(twice, "photo was", "photos were")} already added.`);
+  if (some.length === 0 && !leftOut) notes.push("No photos found.");
   $("left-out").textContent = notes.join(" ");
   show();
 }
@@ -37,7 +38,7 @@ function show() {
 
 const same = (photo, settings) => photo.asked && JSON.stringify(photo.asked) === JSON.stringify(settings);
 
-// New photos, and those that were tagged another way; or, if none is left, everything again.
+// New photos, and those tagged with other settings; if there are none, all photos.
 function due(settings) {
   const some = photos.filter((photo) => !same(photo, settings));
   return some.length ? some : [...photos];
@@ -46,7 +47,7 @@ function due(settings) {
 function button() {
   const some = due(current()), again = photos.length > 0 && some.every((photo) => photo.result);
   $("run").disabled = !ready || !photos.length;
-  $("run").setAttribute("aria-disabled", running !== null);  // it keeps the focus while photos are tagged
+  $("run").setAttribute("aria-disabled", running !== null);  // not disabled, so that it keeps the focus
   $("run").textContent = !photos.length ? "Tag photos" : `Tag ${count(some.length, "photo")}${again ? " again" : ""}`;
   $("download").disabled = running !== null || !photos.some((photo) => photo.result);
   $("clear").hidden = !photos.length || running !== null;
@@ -58,13 +59,14 @@ async function run() {
   trouble(hindrance);
   if (hindrance || running || !photos.length || !ready) return;
   const settings = current(), method = chosenMethod(), some = due(settings), began = performance.now();
+  learnTyped(settings.labels);
   running = new AbortController();
   $("bar").hidden = false;
   $("bar").max = some.length;
   $("bar").value = 0;
   $("progress").textContent = `Tagging ${count(some.length, "photo")}…`;
   button();
-  if ($("results").getBoundingClientRect().top > innerHeight / 2) $("results").scrollIntoView();  // stacked, on a phone
+  if ($("results").getBoundingClientRect().top > innerHeight / 2) $("results").scrollIntoView();  // on a phone the photos are below
   let done = 0, said = 0, timer = null;
   const arrived = (photo, result) => {
     Object.assign(photo, { result, asked: settings });
@@ -76,11 +78,11 @@ async function run() {
     said = now;
     $("progress").textContent = `${done.toLocaleString("en")} of ${count(some.length, "photo")}, ${left((some.length - done) * (now - began) / done)} left`;
   };
-  const waiting = () => { $("progress").textContent = "The server is busy. The page asks again in a moment."; };
+  const waiting = () => { $("progress").textContent = "The server is busy. Trying again…"; };
   try {
     await tagAll(some, settings, method, { signal: running.signal, arrived, waiting });
     const bad = some.filter((photo) => photo.result?.error).length, seconds = (performance.now() - began) / 1000;
-    $("progress").textContent = `${count(done, "photo")} ${running.signal.aborted ? "done, then stopped" : "done"} in ${seconds.toFixed(1)} s.`
+    $("progress").textContent = `${running.signal.aborted ? "Stopped. " : ""}Tagged ${count(done, "photo")} in ${seconds.toFixed(1)} s.`
       + (bad ? ` ${count(bad, "file")} could not be read.` : "");
   } catch (error) {
     $("progress").textContent = "";
@@ -96,13 +98,13 @@ async function run() {
 
 const left = (ms) => ms < 90_000 ? `about ${Math.ceil(ms / 1000)} s` : `about ${Math.ceil(ms / 60_000)} min`;
 
-// What the server's file holds: the labels present, as mltta tag writes them.
+// An entry of a downloaded file: the labels present, as mltta tag writes them.
 const entry = ({ name, result }) => result.error ? { image: name, error: result.error }
   : { image: name, present: [...result.present], labels: result.labels.filter((one) => result.present.has(one.label)) };
 
 function download() {
   const asked = $("format").value, wide = asked === "wide", answered = gallery.shown.filter((photo) => photo.result);
-  trouble(answered.length ? "" : "No photo is shown that has labels. Clear the search or the filter first.");
+  trouble(answered.length ? "" : "None of the photos shown is tagged. Clear the search or the filter.");
   if (answered.length) save(wide ? "csv" : asked, wide, answered.map(entry)).catch(failed);
 }
 

@@ -1,13 +1,13 @@
-// Photos go to the server in small groups, two calls at once; each answer is handed on as it comes.
+// Sends photos in small groups, two requests at a time, and passes each result on as it arrives.
 import { Refused, tag } from "./api.js";
 import { count } from "./elements.js";
 import { limits } from "./settings.js";
 
 const GROUP = 4, CALLS = 2, KEPT = 40;
-//: of these, another photo would be refused as well
+//: statuses that do not depend on the photo, so that the others would fail too
 const HOPELESS = new Set([0, 400, 401, 403, 404, 422]);
 
-// A method that learns from the photos of a call gets as many at a time as the server takes.
+// An online method learns from the photos of one request, so it gets as many as the server accepts.
 export function groups(photos, online) {
   const most = online ? limits.images : Math.min(GROUP, limits.images), room = 0.9 * limits.body_bytes;
   const made = [];
@@ -36,7 +36,7 @@ export async function tagAll(photos, settings, method, { signal, arrived, waitin
       sent.forEach((photo, place) => arrived(photo, kept(answer.images[place])));
     } catch (error) {
       if (!(error instanceof Refused) || HOPELESS.has(error.status)) throw error;
-      if (sent.length > 1) left.unshift(...sent.map((photo) => [photo]));  // which of them was it?
+      if (sent.length > 1) left.unshift(...sent.map((photo) => [photo]));  // find out which one failed
       else arrived(sent[0], { error: `${sent[0].name}: ${error.message}` });
     }
   };
@@ -51,19 +51,19 @@ export async function tagAll(photos, settings, method, { signal, arrived, waitin
 
 async function unfit({ file, name }) {
   if (file.size > limits.image_bytes)
-    return `${name}: this file has ${count(Math.ceil(file.size / 2 ** 20), "MB", "MB")}. The server takes ${Math.floor(limits.image_bytes / 2 ** 20)} MB at most.`;
+    return `${name}: the file has ${count(Math.ceil(file.size / 2 ** 20), "MB", "MB")}. The limit is ${Math.floor(limits.image_bytes / 2 ** 20)} MB.`;
   try {
     await file.slice(0, 1).arrayBuffer();
     return "";
   } catch {
-    return `${name}: this file was changed or removed since it was chosen. Choose it again.`;
+    return `${name}: the file was changed or removed after you added it. Add it again.`;
   }
 }
 
-// Thousands of answers stay in memory, so heat becomes bytes and only the best labels stay.
+// Thousands of results stay in memory, so heat maps become bytes and only the highest scores are kept.
 function kept(answer) {
   if (answer.error) return { error: answer.error };
   const present = new Set(answer.present), labels = answer.labels.filter((one, place) => place < KEPT || present.has(one.label));
   const where = new Map(Object.entries(answer.where || {}).map(([label, heat]) => [label, { ...heat, heat: Uint8Array.from(heat.heat) }]));
-  return { present, labels, where, captions: new Map(Object.entries(answer.captions || {})), ms: answer.ms, all: answer.labels.length };
+  return { present, labels, note: answer.note, where, captions: new Map(Object.entries(answer.captions || {})), ms: answer.ms, all: answer.labels.length };
 }

@@ -1,8 +1,10 @@
-// The form: which labels, method, settings and model, as the server offers them.
+// The form: labels, and under Advanced the method, its settings and the model.
 import { get } from "./api.js";
 import { $, count, make } from "./elements.js";
+import { learn } from "./words.js";
 
-const OWN = "\n";  // no list of the server has this name
+const OWN = "\n";  // never the name of a list on the server
+const TITLES = { everyday: "Everyday things", coco: "COCO", voc: "PASCAL VOC", nuswide: "NUS-WIDE" };
 let methods = [];
 export let limits = { labels: 2000, label_length: 200, images: 32, image_bytes: 2 ** 25, body_bytes: 2 ** 27 };
 
@@ -14,10 +16,11 @@ export async function offer() {
   limits = { ...limits, ...labels.limits };
   $("model").replaceChildren(...models.models.map((one) => option(one.name, one.name, one.default)));
   $("method").replaceChildren(...methods.map((one) => option(one.name, one.name, one.default)));
-  const lists = labels.sets.map((one) => option(one.name, `${one.name} (${count(one.count, "label")})`, one.name === labels.default));
-  $("list").replaceChildren(...lists, option(OWN, "my own labels"));
+  const lists = labels.sets.map((one) => option(one.name, `${TITLES[one.name] || one.name} (${count(one.count, "label")})`, one.name === labels.default));
+  $("list").replaceChildren(...lists, option(OWN, "My own labels"));
   showMethod();
   showLabels();
+  learn("everyday");
 }
 
 export const chosenMethod = () => methods.find((one) => one.name === $("method").value) || { settings: {} };
@@ -25,8 +28,8 @@ export const chosenMethod = () => methods.find((one) => one.name === $("method")
 function showMethod() {
   const method = chosenMethod();
   const notes = [`${(method.summary || "").replace(/^./, (first) => first.toUpperCase())}.`];
-  if (method.online) notes.push("It learns from the photos before, in their order.");
-  if (method.where === false) notes.push("It cannot tell where a label is.");
+  if (method.online) notes.push("Results depend on the order of the photos.");
+  if (method.where === false) notes.push("It has no heat maps.");
   $("summary").textContent = notes.join(" ");
   $("options").replaceChildren(...Object.entries(method.settings || {}).flatMap(([name, allowed]) => setting(name, allowed)));
 }
@@ -35,19 +38,20 @@ function setting(name, allowed) {
   const id = `setting-${name}`, said = make("label", { htmlFor: id, textContent: name.replaceAll("_", " ") });
   if (Array.isArray(allowed)) {
     const options = allowed.map((value) => option(JSON.stringify(value), String(value)));
-    return [said, make("select", { id, name }, option("", "as usual"), ...options)];
+    return [said, make("select", { id, name }, option("", "default"), ...options)];
   }
-  const usual = `${allowed.default ?? "as usual"} (${allowed.least} to ${allowed.most})`;
+  const usual = `${allowed.default ?? "default"} (${allowed.least} to ${allowed.most})`;
   return [said, make("input", { id, name, type: "number", min: allowed.least, max: allowed.most, step: 1, placeholder: usual })];
 }
 
 function showLabels() {
   const own = $("list").value === OWN;
+  if (!own) learn($("list").value);
   $("own").hidden = !own;
   $("edit").hidden = own;
 }
 
-// Fields of a call; two calls with equal fields give equal answers.
+// The fields of a request; equal fields give equal results.
 export function current() {
   const settings = {};
   for (const input of $("options").querySelectorAll("[name]")) if (input.value) settings[input.name] = JSON.parse(input.value);
@@ -55,13 +59,13 @@ export function current() {
   return { labels, method: $("method").value, model: $("model").value, settings: JSON.stringify(settings) };
 }
 
-export function wrong() {  // what hinders a call, as a sentence
+export function wrong() {  // why a request cannot be sent, as a sentence
   if ($("list").value !== OWN) return "";
   const typed = $("labels").value.split(/[\n,]/).map((label) => label.trim()).filter(Boolean);
-  if (!typed.length) return "There is no label yet. Type at least one.";
-  if (typed.length > limits.labels) return `These are ${count(typed.length, "label")}. The server takes ${count(limits.labels, "label")} at most.`;
+  if (!typed.length) return "Type at least one label.";
+  if (typed.length > limits.labels) return `The list has ${count(typed.length, "label")}. The limit is ${limits.labels.toLocaleString("en")}.`;
   const long = typed.find((label) => label.length > limits.label_length);
-  return long ? `The label “${long.slice(0, 40)}…” is too long. Labels have ${limits.label_length} characters at most.` : "";
+  return long ? `The label “${long.slice(0, 40)}…” is too long. The limit is ${limits.label_length} characters.` : "";
 }
 
 async function edit() {

@@ -1,4 +1,4 @@
-// Small copies of the photos in view: a few are made at a time, and the oldest are let go.
+// Thumbnails of the photos in view: a few are made at a time, and the oldest are discarded.
 
 const SIDE = 320, KEPT = 300, AT_ONCE = 3;
 const made = new Map(), wanted = [];
@@ -7,7 +7,7 @@ let working = 0;
 export function thumb(photo, image, unseen) {
   const url = made.get(photo);
   if (url) {
-    made.delete(photo);  // the newest stand last
+    made.delete(photo);  // the most recently used are last
     made.set(photo, url);
     image.src = url;
     return;
@@ -20,12 +20,12 @@ async function work() {
   if (working >= AT_ONCE) return;
   working++;
   while (wanted.length) {
-    const { photo, image, unseen } = wanted.pop();  // what was asked for last is in view now
+    const { photo, image, unseen } = wanted.pop();  // the last requests are in view
     if (!image.isConnected) continue;
     try {
       if (!made.has(photo)) keep(photo, URL.createObjectURL(await shrink(photo.file)));
       image.src = made.get(photo);
-    } catch {  // not of a kind that a browser can show
+    } catch {  // the browser cannot show this format
       unseen();
     }
   }

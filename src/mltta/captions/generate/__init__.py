@@ -1,1 +1,1 @@
-"""Write captions for labels: what to ask, whom, and what of the answers is kept."""
+"""Generate captions for labels: sample requests, query an engine, filter the answers."""

@@ -1,6 +1,6 @@
-"""The file of a run: a first line that says what was asked of whom, then one line per answer, as they came.
+"""The file of a run: a header with the settings, then one line per answer, as they arrive.
 
-A line counts once it is whole: an interruption costs only the answer that was being written.
+Only complete lines count, so an interruption loses at most the answer being written.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ REPEATED = "repeated"
 
 @dataclass(frozen=True)
 class Sentence:
-    """The sentence in one answer, and why it was not kept, if it was not."""
+    """The sentence in an answer, and the reason if it was rejected."""
 
     n: int
     keywords: tuple[str, ...]
     caption: str
     why: str = ""
-    tokens: tuple[int, int] = (0, 0)  # of the question, of the answer
+    tokens: tuple[int, int] = (0, 0)  # of the request, of the answer
 
     @property
     def kept(self) -> bool:
@@ -44,10 +44,10 @@ class Sentence:
 
 
 class AnswerFile:
-    """Answers on disk by number, and the way to add to them."""
+    """Answers on disk by number; supports appending."""
 
     def __init__(self, path: str | Path, identity: Mapping[str, Any]) -> None:
-        """Open a file to resume, or begin one; refuse one that was begun with other options."""
+        """Open a file to resume, or create one; refuse a file with other options."""
         self.path = Path(path)
         self._header = {"format": FORMAT, **identity}
         self.entries: dict[int, Sentence] = {}
@@ -63,30 +63,30 @@ class AnswerFile:
             self._file = self.path.open("ab")
 
     def add(self, entry: Sentence) -> None:
-        """Append an answer; when this returns, a kill of the process cannot lose it."""
+        """Append an answer; once this returns, a kill of the process cannot lose it."""
         with self._written():
             self._file.write(entry.line)
             self._file.flush()
         self.entries[entry.n] = entry
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # reported when it was written
+        with contextlib.suppress(OSError):  # reported on write
             self._file.close()
 
     def finish(self) -> None:
-        """Put the answers in order and mark the repeated ones, so that the same run always ends in the same file."""
+        """Sort the answers and mark repeated ones, so that the same run always produces the same file."""
         self.entries = {entry.n: entry for entry in resolved(self.entries.values())}
         with self._written():
             lines = [_line(self._header), *(entry.line for entry in self.entries.values())]
             atomic.write(self.path, b"".join(lines))
 
     def _check(self, header: Mapping[str, Any]) -> None:
-        """Refuse to mix answers to different questions."""
+        """Refuse to mix answers to different requests."""
         for name in {**header, **self._header}:
             if (was := header.get(name)) != (now := self._header.get(name)):
                 values = "" if name == "labels" else f" ({was!r}, now {now!r})"
                 raise CaptionError(
-                    f"{self.path} was begun with another {name}{values}. Give the same options to resume it, "
+                    f"{self.path} was created with another {name}{values}. Use the same options to resume it, "
                     "or write to another file."
                 )
 
@@ -95,11 +95,11 @@ class AnswerFile:
         try:
             yield
         except OSError as error:
-            raise CaptionError(f"{self.path} cannot be written: {error.strerror}") from error
+            raise CaptionError(f"{self.path}: cannot be written: {error.strerror}") from error
 
 
 def resolved(entries: Iterable[Sentence]) -> list[Sentence]:
-    """Answers in order of their numbers, of equal captions only the first one kept."""
+    """Answers sorted by number; of equal captions only the first is kept."""
     seen: set[str] = set()
     ordered = []
     for entry in sorted(entries, key=lambda entry: entry.n):
@@ -111,23 +111,23 @@ def resolved(entries: Iterable[Sentence]) -> list[Sentence]:
 
 
 def same(caption: str) -> str:
-    """What equal captions have in common."""
+    """Normalize a caption for comparison."""
     return caption.casefold().rstrip(".! ")
 
 
 def is_generated(content: str) -> bool:
-    """Tell a run's file from other JSON Lines by its first line."""
+    """Whether JSON Lines content is a run's file, according to its first line."""
     return content.startswith(f'{{"format": "{FORMAT}"')
 
 
 def kept_in(content: bytes, path: str | Path) -> list[str]:
-    """The captions that a run kept, finished or not."""
+    """The captions kept by a run, complete or not."""
     entries = _read(content.splitlines(keepends=True), Path(path))[1]
     return [entry.caption for entry in resolved(entries.values()) if entry.kept]
 
 
 def _read(lines: Iterable[bytes], path: Path) -> tuple[dict[str, Any], dict[int, Sentence], int]:
-    """First line, answers, and the size of the part before an incomplete last line."""
+    """Read the header, the answers, and the size without an incomplete last line."""
     header: dict[str, Any] = {}
     entries: dict[int, Sentence] = {}
     whole = 0
@@ -147,13 +147,13 @@ def _read(lines: Iterable[bytes], path: Path) -> tuple[dict[str, Any], dict[int,
                 entries.setdefault(n, Sentence(n, *said))
         except UNREADABLE as error:
             if number == 1:
-                raise CaptionError(f"{path} is not a file that `mltta captions generate` wrote") from error
+                raise CaptionError(f"{path} was not written by `mltta captions generate`") from error
             todo = "Remove that line and try again."
-            raise CaptionError(f"{path}: line {number} is no answer. {todo}") from error
+            raise CaptionError(f"{path}, line {number}: not a valid answer. {todo}") from error
         whole += len(line)
     return header, entries, whole
 
 
 def _line(held: Mapping[str, Any]) -> bytes:
-    # half a surrogate pair, which an endpoint may send escaped, is no UTF-8: it stays escaped
+    # unpaired surrogates, which an endpoint may send escaped, are not valid UTF-8: keep them escaped
     return (json.dumps(held, ensure_ascii=False) + "\n").encode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The paper's text description base: sample labels, ask for a sentence with them, keep what names a label."""
+"""The paper's text description base: sample labels, request a sentence with them, keep it if it names a label."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _END = re.compile(r"(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bDr)(?<!\bSt)[.!?]+(?=[\"â€
 
 @dataclass(frozen=True)
 class Generated:
-    """What the file holds now, and what this call added to it."""
+    """Content of the file, and what this call added."""
 
     entries: tuple[Sentence, ...]
     new: int
     seconds: float
-    tokens: tuple[int, int]  # of this call's questions, of its answers
+    tokens: tuple[int, int]  # of this call's requests and answers
 
     @property
     def captions(self) -> list[str]:
@@ -46,7 +46,7 @@ class Generated:
 
     @property
     def rejected(self) -> Counter[str]:
-        """How many answers were not kept, by reason."""
+        """Number of rejected answers by reason."""
         return Counter(entry.why for entry in self.entries if not entry.kept)
 
 
@@ -61,23 +61,23 @@ def generate_captions(
     cooccurrence: Cooccurrence | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Generated:
-    """Ask until ``count`` different captions are kept; every answer is on disk as soon as it arrives.
+    """Request captions until ``count`` distinct ones are kept; every answer is saved immediately.
 
-    Requests are numbered. As many are asked as captions are missing, until none is, so that the file ends with the
-    request that completed the count: in whatever order answers come, and however often a run was interrupted.
+    Requests are numbered and sent in rounds, as many as captions are missing. The file therefore ends with the request
+    that completes the count, regardless of the order of answers and of interruptions.
 
     Args:
         out: JSON Lines file; an existing one is resumed.
-        attempts: requests at most, those of earlier calls included; by default four times the count.
-        cooccurrence: how labels occur together; without it they are drawn uniformly, as in the paper.
+        attempts: maximum number of requests, including earlier calls (default: four times the count).
+        cooccurrence: label co-occurrence; without it labels are drawn uniformly, as in the paper.
         progress: called with the number of captions kept so far.
     """
     attempts = 4 * count if attempts is None else attempts
     if count < 1 or attempts < count:
-        raise ConfigError(f"{count} captions in {attempts} attempts: give at least one attempt a caption")
+        raise ConfigError(f"{count} captions in {attempts} attempts: give at least one attempt per caption")
     sampler, nouns = Sampler(labels, seed, cooccurrence), NounFilter(labels)
     tell = progress or (lambda kept: None)
-    # the label set as a label file holds it: synonyms decide what is kept, so they belong to it
+    # the label set as in a label file; synonyms are included because they decide which captions are kept
     listed = [
         {"name": name, "text": text, "synonyms": list(synonyms)}
         for name, text, synonyms in zip(labels.names, labels.texts, labels.synonyms, strict=True)
@@ -86,7 +86,7 @@ def generate_captions(
     before, start, spent = len(file.entries), time.monotonic(), [0, 0]
 
     def ask(numbers: range) -> None:
-        """Have the requests answered that are not yet."""
+        """Send the requests that have no answer yet."""
         requests = {n: sampler(n) for n in numbers if n not in file.entries}
         seen = {same(entry.caption) for entry in file.entries.values() if entry.kept}
         tell(len(seen))
@@ -110,7 +110,7 @@ def generate_captions(
             ask(range(asked, min(asked + missing, attempts)))
             asked = min(asked + missing, attempts)
     except EngineError as error:
-        safe = f"{len(file.entries):,} answers are safe in {file.path}"
+        safe = f"{len(file.entries):,} answers are saved in {file.path}"
         raise EngineError(f"{error}\n{safe}; rerun the command to continue") from error
     finally:
         file.close()
@@ -120,7 +120,7 @@ def generate_captions(
 
 
 def tidy(answer: str) -> str:
-    """Reduce an answer to its first sentence, without what chat models put around it; perhaps nothing is left.
+    """Reduce an answer to its first sentence, without the additions of chat models; may be empty.
 
     >>> tidy('Sure! Here is a sentence:\\n\\n1. "A dog sleeps on a sofa." It is cosy.')
     'A dog sleeps on a sofa.'
@@ -128,14 +128,14 @@ def tidy(answer: str) -> str:
     for line in _THOUGHT.sub("", answer).splitlines():
         text = " ".join(line.replace("**", "").replace("__", "").split())
         before = None
-        while text != before:  # a bullet may stand before a preamble, or after it
+        while text != before:  # a bullet may precede or follow a preamble
             before = text
             text = _PREAMBLE.sub("", _BULLET.sub("", text), count=1) if text else ""
         quoted = _QUOTED.match(text)
         text = quoted[1] if quoted else text
         end = _END.search(text)
         text = (text[: end.end()] if end else text).strip("*_` ")
-        if sum(map(text.count, _QUOTES)) % 2:  # one that opens or closes nothing
+        if sum(map(text.count, _QUOTES)) % 2:  # an unmatched quote
             text = text.strip(_QUOTES).strip()
         if text and not text.endswith(":") and any(map(str.isalnum, text)):
             return text
@@ -143,7 +143,7 @@ def tidy(answer: str) -> str:
 
 
 def rejection(caption: str, nouns: NounFilter) -> str:
-    """Why a sentence is no caption for these labels, or nothing if it is one."""
+    """The reason to reject a sentence; empty to accept it."""
     if not caption:
         return "empty"
     if len(caption.split()) > MAX_WORDS:

@@ -1,4 +1,4 @@
-"""Captions by any server with OpenAI's chat completions: llama.cpp, vLLM, Ollama, hosted ones."""
+"""Captions from any server with OpenAI's chat completions API: llama.cpp, vLLM, Ollama, hosted ones."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from mltta.errors import EngineError
 
 log = logging.getLogger("mltta")
 OPENAI = "https://api.openai.com/v1"
-#: statuses worth another try; a request that is wrong stays wrong
+#: status codes worth retrying
 PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 LONGEST_BACKOFF, LONGEST_WAIT, LONGEST_ANSWER = 60.0, 600.0, 4_000_000
-#: parameters that some endpoints refuse; refused ones are left out from then on
+#: parameters that some endpoints reject; they are then omitted
 OPTIONAL = ("temperature", "max_tokens", "seed")
 
 
 class Trouble(Exception):
-    """A request that failed, and whether it may work when tried again."""
+    """A failed request, and whether a retry may succeed."""
 
     def __init__(
         self, why: str, *, passing: bool = True, wait: float | None = None, refuses: tuple[str, ...] = ()
     ) -> None:
         """Args:
-        wait: seconds that the endpoint asked to wait.
-        refuses: names of parameters that it complained about.
+        wait: seconds to wait, as requested by the endpoint.
+        refuses: names of rejected parameters.
         """
         super().__init__(why)
         self.passing, self.wait, self.refuses = passing, wait, refuses
 
 
 class OpenAIEngine:
-    """Sends several requests at once, tries again with growing pauses, and gives up with a clear error."""
+    """Sends several requests in parallel, retries with exponential backoff, and fails with a clear error."""
 
     def __init__(
         self,
@@ -61,15 +61,15 @@ class OpenAIEngine:
         pause: float = 1.0,
     ) -> None:
         """Args:
-        model: its name at the endpoint.
-        base_url: the address before /chat/completions.
-        key: sent as a bearer token; None for an endpoint that needs none.
-        timeout: seconds until an answer must be complete.
-        retries: further tries of a request that failed for a reason that may pass.
-        pause: seconds before the first further try; doubled for each one after.
+        model: model name at the endpoint.
+        base_url: address, without /chat/completions.
+        key: bearer token; None if the endpoint needs none.
+        timeout: maximum seconds for a complete answer.
+        retries: number of retries after a transient failure.
+        pause: seconds before the first retry, doubled for each one after.
         """
         if not base_url.startswith(("http://", "https://")):
-            raise EngineError(f"{base_url} is no endpoint: give a URL such as http://localhost:8000/v1")
+            raise EngineError(f"{base_url} is not a URL: give one such as http://localhost:8000/v1")
         self.url, self.model = base_url.rstrip("/") + "/chat/completions", model
         self.concurrency, self.timeout, self.retries, self.pause = concurrency, timeout, retries, pause
         self._settings = {"temperature": temperature, "max_tokens": max_tokens}
@@ -81,11 +81,11 @@ class OpenAIEngine:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The model and how it samples; the same model may move to another address."""
+        """The model and its sampling parameters; the address is not part of it."""
         return {"engine": "openai", "model": self.model, **self._settings}
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
-        """Give answers as they arrive; after a failure or Ctrl-C, wait for those in progress, then raise it."""
+        """Yield answers as they arrive; after a failure or Ctrl-C, wait for pending requests, then raise."""
         waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
         done: queue.SimpleQueue[Answer | Exception | None] = queue.SimpleQueue()
         stop = threading.Event()
@@ -130,7 +130,7 @@ class OpenAIEngine:
             raise failure
 
     def _ask(self, request: Request, stop: threading.Event) -> Answer:
-        """Send one request, again while the reason of a failure may pass."""
+        """Send one request, with retries after transient failures."""
         tries = 0
         while True:
             extra = {**self._settings, "seed": request.seed}
@@ -144,17 +144,17 @@ class OpenAIEngine:
                     continue
                 tries += 1
                 wait = trouble.wait
-                if wait is None:  # what the endpoint asks for, or a doubling pause, shortened at random
+                if wait is None:  # as requested by the endpoint, or exponential backoff with jitter
                     wait = min(LONGEST_BACKOFF, self.pause * 2.0 ** (tries - 1)) * random.uniform(0.5, 1.0)
                     if not self._warned and trouble.passing and self.retries:
                         self._warned = True
-                        log.warning("%s: %s; trying again, up to %d times", self.url, trouble, self.retries)
+                        log.warning("%s: %s; retrying up to %d times", self.url, trouble, self.retries)
                 if not trouble.passing or tries > self.retries or wait > LONGEST_WAIT or stop.wait(wait):
-                    times = "" if tries == 1 else f" {tries} times in a row, at last"
+                    times = "" if tries == 1 else f" {tries} times in a row, last error"
                     raise EngineError(f"{self.url} failed{times}: {trouble}") from trouble
 
     def _post(self, body: bytes) -> bytes:
-        """Send one request; every failure becomes Trouble."""
+        """Send one request; every failure raises Trouble."""
         deadline = time.monotonic() + self.timeout
         try:
             request = urllib.request.Request(self.url, body, self._headers, method="POST")
@@ -174,19 +174,19 @@ class OpenAIEngine:
                 raise Trouble(f"no answer within {self.timeout:g} s") from error
             passing = not isinstance(reason, ssl.SSLCertVerificationError)
             raise Trouble(str(reason) or type(reason).__name__, passing=passing) from error
-        except ValueError as error:  # a URL or a key with characters that HTTP does not allow
-            raise EngineError(f"{self.url} cannot be asked: check the address and the key") from error
+        except ValueError as error:  # a URL or key with characters not allowed in HTTP
+            raise EngineError(f"{self.url}: invalid request: check the address and the key") from error
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the key to another address and lose the question."""
+    """A redirect would send the key to another address and lose the request body."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
         return None
 
 
 def completion(n: int, body: bytes) -> Answer:
-    """The answer in a response; an empty one, as filters give, is an answer too."""
+    """Parse the answer in a response; an empty answer, e.g. from a filter, is valid."""
     try:
         held = json.loads(body)
         text = held["choices"][0]["message"]["content"]
@@ -195,12 +195,12 @@ def completion(n: int, body: bytes) -> Answer:
         if not isinstance(text, str | None):
             raise TypeError
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
-        raise Trouble(f"what came back is no chat completion: {_excerpt(body)}") from error
+        raise Trouble(f"the response is not a chat completion: {_excerpt(body)}") from error
     return Answer(n, text or "", *(count if isinstance(count, int) else 0 for count in counts))
 
 
 def complaint(error: urllib.error.HTTPError) -> str:
-    """What an endpoint says about a failure, in one line."""
+    """The error message of an endpoint, in one line."""
     body = b""
     with contextlib.suppress(OSError):
         body = error.read(4000)
@@ -211,7 +211,7 @@ def complaint(error: urllib.error.HTTPError) -> str:
 
 
 def wait_asked_for(header: str | None) -> float | None:
-    """Seconds from a Retry-After header: a number, or a date."""
+    """Seconds from a Retry-After header: a number or a date."""
     with contextlib.suppress(ValueError, TypeError):
         return max(0.0, float(header or ""))
     with contextlib.suppress(ValueError, TypeError):
@@ -220,14 +220,14 @@ def wait_asked_for(header: str | None) -> float | None:
 
 
 def _read(response: http.client.HTTPResponse, deadline: float) -> bytes:
-    """The body, if it is complete in time and not too large for a sentence."""
+    """Read the body, up to the deadline and a maximum size."""
     body = b""
     while part := response.read1(65536):
         body += part
         if time.monotonic() > deadline:
             raise TimeoutError
         if len(body) > LONGEST_ANSWER:
-            raise Trouble(f"an answer of more than {LONGEST_ANSWER:,} bytes")
+            raise Trouble(f"the answer exceeds {LONGEST_ANSWER:,} bytes")
     return body
 
 

@@ -1,5 +1,5 @@
-"""What is asked of whom: which labels a caption is to mention, at random as in the paper or as they occur together in
-photos, the interface of an engine that answers, and the engine that needs no model."""
+"""Sampling of caption requests: labels drawn uniformly as in the paper, or by co-occurrence in photos. Also the
+interface of caption engines, and the engine that needs no model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_LABELS = 5
 
 @dataclass(frozen=True)
 class Request:
-    """One sentence asked for; everything in it follows from the run's seed and its number."""
+    """A request for one sentence, fully determined by the run's seed and its number."""
 
     n: int
     keywords: tuple[str, ...]
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to request n, unchanged, and the tokens it took."""
+    """The unmodified answer to request n, and the tokens used."""
 
     n: int
     text: str
@@ -54,7 +54,7 @@ class Answer:
 
 
 class Cooccurrence:
-    """How often labels occur, and occur together.
+    """How often labels occur, individually and together.
 
     >>> Cooccurrence.of_pairs(LabelSet.of("dog, cat"), [("dog", "cat", 3)]).counts.tolist()
     [[0.0, 3.0], [3.0, 0.0]]
@@ -62,20 +62,20 @@ class Cooccurrence:
 
     def __init__(self, labels: LabelSet, counts: NDArray[Any]) -> None:
         """Args:
-        counts: (C, C), how often the row's label occurs together with the column's; on the diagonal how often it
-            occurs at all. A label with 0 there counts as often as its row adds up to.
+        counts: (C, C), how often the row's label occurs together with the column's; the diagonal counts how often it
+            occurs at all. A 0 on the diagonal is replaced by the sum of the row.
         """
         counts = np.asarray(counts, dtype=np.float64)
         if counts.shape != (len(labels), len(labels)):
-            raise ConfigError(f"co-occurrence counts of shape {counts.shape} for {len(labels)} labels")
+            raise ConfigError(f"co-occurrence counts have shape {counts.shape} for {len(labels)} labels")
         if not np.isfinite(counts).all() or (counts < 0).any() or not counts.any():
-            raise ConfigError("co-occurrence counts must be numbers from 0, and for these labels not all 0")
+            raise ConfigError("co-occurrence counts must be at least 0, and not all 0 for these labels")
         self.labels, self.counts = labels, counts
         self.own = np.where(counts.diagonal() > 0, counts.diagonal(), counts.sum(axis=1))
         together = counts * (1 - np.eye(len(labels)))
-        self.given = together / np.where(self.own > 0, self.own, 1)[:, None]  # [c, l]: share of c's with l
+        self.given = together / np.where(self.own > 0, self.own, 1)[:, None]  # [c, l]: fraction of c's with l
         if unseen := [name for name, own in zip(labels.names, self.own, strict=True) if own == 0]:
-            log.warning("never asked for, because the counts have none of them: %s", ", ".join(unseen))
+            log.warning("never sampled, because their counts are 0: %s", ", ".join(unseen))
 
     @classmethod
     def of_dataset(cls, dataset: Dataset) -> Cooccurrence:
@@ -85,7 +85,7 @@ class Cooccurrence:
 
     @classmethod
     def of_pairs(cls, labels: LabelSet, pairs: Iterable[tuple[str, str, float]]) -> Cooccurrence:
-        """Count from pairs of labels; a label paired with itself says how often it occurs at all."""
+        """Count from pairs of labels; a label paired with itself counts how often it occurs at all."""
         counts = np.zeros((len(labels), len(labels)))
         for one, other, count in pairs:
             with contextlib.suppress(LabelError):
@@ -115,22 +115,22 @@ class Cooccurrence:
                 return cls(labels, _matched(labels, held["labels"], np.asarray(held["counts"], np.float64)))
             return cls.of_pairs(labels, [(str(a), str(b), float(count)) for a, b, count in held])
         except OSError as error:
-            raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+            raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
         except UNREADABLE as error:
             raise ConfigError(
-                f"{path} holds no co-occurrence counts ({explain(error)}). Give JSON "
+                f"{path} contains no co-occurrence counts ({explain(error)}). Expected JSON "
                 '{"labels": ["dog", …], "counts": [[9, …], …]}, or pairs as JSON [["dog", "cat", 12], …] or CSV.'
             ) from error
 
     def save(self, path: str | Path) -> None:
-        """Write the file that `load` reads."""
+        """Save the counts as JSON for `load`."""
         held = {"labels": list(self.labels.names), "counts": self.counts.tolist()}
         atomic.write(Path(path), (json.dumps(held) + "\n").encode())
 
     def draw(self, size: int, rng: random.Random) -> list[int]:
-        """Draw labels: the first by its frequency, each next by its mean frequency beside those drawn.
+        """Draw labels: the first by frequency, each next by its mean frequency together with those drawn.
 
-        Fewer are drawn if nothing occurs beside them.
+        Fewer are drawn if no label co-occurs with them.
         """
         drawn: list[int] = []
         weights = self.own
@@ -142,14 +142,14 @@ class Cooccurrence:
 
 
 class Sampler:
-    """Makes request n of a run; it depends on the labels, the seed and n alone."""
+    """Creates request n of a run, determined by the labels, the seed and n."""
 
     def __init__(self, labels: LabelSet, seed: int = 0, cooccurrence: Cooccurrence | None = None) -> None:
         self._texts, self._seed, self._cooccurrence = labels.texts, seed, cooccurrence
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What requests depend on, besides the labels."""
+        """Everything that requests depend on, besides the labels."""
         drawn = "uniform"
         if self._cooccurrence is not None:
             counts = self._cooccurrence.counts.tobytes()
@@ -167,9 +167,9 @@ class Sampler:
 
 
 def _matched(labels: LabelSet, names: list[str], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A file's counts in the order of the label set."""
+    """A file's counts, in the order of the label set."""
     if counts.shape != (len(names), len(names)):
-        raise ValueError(f"{len(names)} labels, but counts of shape {counts.shape}")
+        raise ValueError(f"{len(names)} labels, but counts have shape {counts.shape}")
     places: dict[int, int] = {}
     for row, name in enumerate(names):
         with contextlib.suppress(LabelError):
@@ -184,14 +184,14 @@ class CaptionEngine(Protocol):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """What the answers depend on; a run is not resumed by an engine with another identity."""
+        """Everything that answers depend on; a run cannot be resumed by an engine with another identity."""
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
         """Give one answer per request, in any order."""
 
 
 class ComposerEngine:
-    """Composes a plain sentence of the keywords, at most four of them, by template."""
+    """Generates a plain sentence with up to four of the keywords from templates."""
 
     identity: Mapping[str, Any] = {"engine": "composer", "model": None}
 
@@ -199,5 +199,5 @@ class ComposerEngine:
         self._compose = Composer(labels)
 
     def answers(self, requests: Sequence[Request]) -> Iterator[Answer]:
-        """Write the sentences in order."""
+        """Yield the sentences in order."""
         return (Answer(r.n, self._compose(r.keywords, random.Random(r.seed))) for r in requests)

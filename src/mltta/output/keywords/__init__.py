@@ -1,1 +1,1 @@
-"""Labels as keywords of the photos: XMP in a sidecar, or XMP and IPTC inside a JPEG; pixels stay as they are."""
+"""Labels as keywords of photos: XMP in a sidecar file, or XMP and IPTC in a JPEG; pixels do not change."""

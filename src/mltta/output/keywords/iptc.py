@@ -1,4 +1,4 @@
-"""Keywords in IPTC, as older programs read them: datasets 2:25 inside Photoshop's resources of a JPEG."""
+"""IPTC keywords, which older programs read: datasets 2:25 in the Photoshop resources of a JPEG."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import struct
 from collections.abc import Iterator, Sequence
 
 PHOTOSHOP = b"Photoshop 3.0\0"
-#: the resources that hold IPTC, and its checksum
+#: resources with the IPTC data and its checksum
 _IPTC, _DIGEST = 0x0404, 0x0425
 _KEYWORD, _CHARSET, _UTF8 = (2, 25), (1, 90), b"\x1b%G"
-#: bytes of a keyword, by the standard
+#: maximum length of a keyword in bytes, by the standard
 MOST = 64
 
 
 class Resources:
-    """Photoshop's resources as bytes; all but keywords stay as they are."""
+    """Photoshop resources; everything except keywords is preserved."""
 
     def __init__(self, content: bytes | None):
-        """From what stands behind ``PHOTOSHOP``; None where there is none. ValueError: it cannot be read."""
+        """Parse what follows ``PHOTOSHOP``, None if missing; raises ValueError if it is damaged."""
         self._blocks = list(_blocks(content or b""))
         iptc = next((data for number, _, data in self._blocks if number == _IPTC), b"")
         self._sets = list(_datasets(iptc))
@@ -32,13 +32,13 @@ class Resources:
         return any(key == _CHARSET and data == _UTF8 for key, data in self._sets)
 
     def fits(self, label: str) -> bool:
-        """Whether a keyword can stand here: short enough, and in the letters of what is there already."""
+        """Whether a keyword is short enough and fits the encoding of the existing data."""
         if not self._utf8 and any(key[0] == 2 and not data.isascii() for key, data in self._sets):
             return label.isascii() and len(label) <= MOST
         return len(label.encode()) <= MOST
 
     def put(self, keywords: Sequence[str]) -> None:
-        """Have exactly these keywords; those that stay keep their bytes."""
+        """Set exactly these keywords; existing ones keep their bytes."""
         left, kept = list(keywords), []
         for key, data in self._sets:
             if key == _KEYWORD:
@@ -49,15 +49,15 @@ class Resources:
         if not all(word.isascii() for word in left) and not any(key == _CHARSET for key, _ in kept):
             kept.insert(0, (_CHARSET, _UTF8))
         if left and not any(key == (2, 0) for key, _ in kept):
-            kept.append(((2, 0), b"\0\4"))  # the version that record 2 has to begin with
+            kept.append(((2, 0), b"\0\4"))  # the version, required at the start of record 2
         kept += [(_KEYWORD, word.encode()) for word in left]
         if all(key in ((2, 0), _CHARSET) for key, _ in kept):
-            kept = []  # nothing is left that says something
+            kept = []  # no content is left
         # records in order, the version of each first
         self._sets = sorted(kept, key=lambda own: (own[0][0], own[0][1] != 0))
 
     def content(self) -> bytes | None:
-        """The bytes behind ``PHOTOSHOP``; None where nothing is left."""
+        """Return the bytes that follow ``PHOTOSHOP``; None if nothing is left."""
         iptc = b"".join(_dataset(key, data) for key, data in self._sets)
         new = {_IPTC: iptc, _DIGEST: hashlib.md5(iptc, usedforsecurity=False).digest()}
         blocks = [(number, name, new.get(number, data)) for number, name, data in self._blocks]
@@ -69,17 +69,17 @@ class Resources:
 
 
 def _blocks(content: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Number, name and data of each resource."""
+    """Yield number, name and data of each resource."""
     at = 0
     while at < len(content):
         if content[at : at + 4] != b"8BIM" or at + 7 > len(content):
-            raise ValueError("its Photoshop resources are of another kind")
+            raise ValueError("its Photoshop resources have an unknown format")
         (number,) = struct.unpack_from(">H", content, at + 4)
         start = at + 6 + 2 * (content[at + 6] // 2 + 1) + 4
         name = content[at + 6 : start - 4]
         (size,) = struct.unpack_from(">I", content, start - 4) if start <= len(content) else (1 << 31,)
         if start + size > len(content):
-            raise ValueError("its Photoshop resources are cut off")
+            raise ValueError("its Photoshop resources are truncated")
         yield number, name, content[start : start + size]
         at = start + size + size % 2
 
@@ -101,7 +101,7 @@ def _datasets(iptc: bytes) -> Iterator[tuple[tuple[int, int], bytes]]:
         yield (iptc[at + 1], iptc[at + 2]), iptc[start : start + size]
         at = start + size
     if iptc[at:].strip(b"\0"):
-        raise ValueError("its IPTC data are damaged")
+        raise ValueError("its IPTC data is damaged")
 
 
 def _dataset(key: tuple[int, int], data: bytes) -> bytes:

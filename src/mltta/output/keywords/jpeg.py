@@ -1,4 +1,4 @@
-"""The segments in front of a JPEG's image data: some are replaced, everything else stays byte for byte."""
+"""The segments before the image data of a JPEG: some are replaced, everything else is preserved byte for byte."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _MOST = 65_533
 
 @dataclass
 class Jpeg:
-    """A JPEG file taken apart: segments (marker, payload), and the image data from the scan on."""
+    """A parsed JPEG file: segments (marker, payload), and the rest starting at the first scan."""
 
     segments: list[tuple[int, bytes]]
     rest: bytes
 
     @classmethod
     def of(cls, content: bytes) -> Jpeg:
-        """Take a file apart; ValueError says why it cannot be."""
+        """Parse a file; raises ValueError if it is not a valid JPEG."""
         if content[:2] != b"\xff\xd8":
-            raise ValueError("it is no JPEG")
+            raise ValueError("it is not a JPEG")
         at = 2
         segments: list[tuple[int, bytes]] = []
         while content[at : at + 1] == b"\xff" and at + 4 <= len(content):
@@ -35,29 +35,29 @@ class Jpeg:
                 break
             segments.append((marker, content[at + 4 : end]))
             at = end
-        raise ValueError("it is damaged, or not a JPEG of the usual kind")
+        raise ValueError("it is damaged or an unusual kind of JPEG")
 
     @property
     def several(self) -> bool:
-        """Whether other pictures behind the first are found by how far they are from its start, as phones have them."""
+        """Whether further pictures follow that are located by their offset, as in photos of phones."""
         return any(marker == _APP2 and payload.startswith(b"MPF\0") for marker, payload in self.segments)
 
     def content(self) -> bytes:
-        """The file again."""
+        """Return the bytes of the file."""
         parts = (bytes([0xFF, kind]) + (len(own) + 2).to_bytes(2, "big") + own for kind, own in self.segments)
         return b"".join([b"\xff\xd8", *parts, self.rest])
 
     def notes(self, head: bytes) -> bytes | None:
-        """What stands behind ``XMP`` or ``PHOTOSHOP``; None where there is none."""
+        """Return what follows ``XMP`` or ``PHOTOSHOP``; None if missing."""
         found = [own for kind, own in self.segments if kind == _MARKERS[head] and own.startswith(head)]
         if len(found) > 1:
-            raise ValueError("its notes are spread over several segments")
+            raise ValueError("its metadata is split over several segments")
         return found[0][len(head) :] if found else None
 
     def put(self, head: bytes, content: bytes | None) -> None:
-        """Replace notes where they stand; new ones go behind the segments that have to be first."""
+        """Replace metadata in place; new metadata goes after the segments that must come first."""
         if content is not None and len(head) + len(content) > _MOST:
-            raise ValueError("its notes are too long for one segment more")
+            raise ValueError("its metadata is too long for one segment")
         marker = _MARKERS[head]
         old = [i for i, (kind, own) in enumerate(self.segments) if kind == marker and own.startswith(head)]
         later = [i for i, (kind, _) in enumerate(self.segments) if kind not in (_APP0, _APP1)]

@@ -1,7 +1,7 @@
-"""Labels into photos and out of them again: in one step each, the file's time kept, nothing of anybody else's lost.
+"""Write labels to photos and remove them: atomically, keeping file times and all other metadata.
 
-A sidecar is called photo.jpg.xmp, as digiKam and darktable call it: photo.xmp, Adobe's way, would be one file for
-photo.jpg and photo.png, and Lightroom reads none for a JPEG anyway. There, and in Photos and Explorer, embed.
+Sidecar files are named photo.jpg.xmp, as in digiKam and darktable. Adobe's photo.xmp would be shared by photo.jpg and
+photo.png, and Lightroom ignores it for JPEGs. For Lightroom, Photos and Explorer, embed the keywords.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mltta.output.keywords.jpeg import XMP, Jpeg
 from mltta.output.keywords.xmp import Packet, merged
 from mltta.storage import atomic
 
-#: bytes of a sidecar; more than any program writes
+#: maximum size of a sidecar file in bytes, more than any program writes
 _MOST = 64 << 20
 
 
@@ -26,7 +26,7 @@ def sidecar_of(photo: Path) -> Path:
 
 
 def write_sidecar(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
-    """Have the labels as keywords beside a photo; whether that changes anything."""
+    """Write the labels as keywords to the sidecar of a photo; return whether anything changed."""
     file = sidecar_of(photo)
     before = _read(file) if file.exists() else None
     packet = Packet(before, str(file))
@@ -42,9 +42,9 @@ def write_sidecar(photo: Path, labels: Sequence[str], dry: bool = False) -> bool
 
 
 def embed(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
-    """Have the labels as XMP and IPTC keywords inside a JPEG; whether that changes anything.
+    """Write the labels as XMP and IPTC keywords to a JPEG; return whether anything changed.
 
-    The image data, and all segments but these two, stay byte for byte.
+    The image data and all other segments are preserved byte for byte.
     """
     content = _read(photo)
     try:
@@ -59,7 +59,7 @@ def embed(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
         if (packet.subjects, packet.ours(), resources.keywords) == had:
             return False
         if jpeg.several:
-            said = "it holds further pictures, which could no longer be found; use --keywords sidecar"
+            said = "it contains further pictures, which would become unreadable; use --keywords sidecar"
             raise ValueError(said)
         jpeg.put(PHOTOSHOP, resources.content())
         jpeg.put(XMP, None if packet.empty else packet.packet())
@@ -71,7 +71,7 @@ def embed(photo: Path, labels: Sequence[str], dry: bool = False) -> bool:
 
 
 def undo(photo: Path, dry: bool = False) -> list[str]:
-    """Take back what we have added, in the photo and beside it; the keywords that were."""
+    """Remove our keywords from a photo and its sidecar; return them."""
     found: list[str] = []
     beside = sidecar_of(photo)
     if beside.is_file():
@@ -81,7 +81,7 @@ def undo(photo: Path, dry: bool = False) -> list[str]:
         try:
             packet = Packet(Jpeg.of(_read(photo)).notes(XMP), str(photo))
         except ValueError:
-            return found  # no JPEG that we could have written to
+            return found  # not a JPEG that we could have written to
         if packet.ours() or packet.ours("iptc"):
             found += packet.ours()
             embed(photo, (), dry)
@@ -95,14 +95,14 @@ def is_jpeg(photo: Path) -> bool:
 def _read(file: Path) -> bytes:
     try:
         if file.suffix.lower() == ".xmp" and file.stat().st_size > _MOST:
-            raise MlttaError(f"{file} is too large for a sidecar; mend or remove it")
+            raise MlttaError(f"{file} is too large for a sidecar file; repair or remove it")
         return file.read_bytes()
     except OSError as error:
         raise MlttaError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _put(file: Path, content: bytes, keep: Path | None) -> None:
-    """Write a file in one step; one that is changed keeps its times and rights."""
+    """Write a file atomically; copy times and permissions of ``keep``."""
     with atomic.writing(file), atomic.replacing(file) as part:
         part.write_bytes(content)
         if keep is not None:

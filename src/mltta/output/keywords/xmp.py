@@ -1,4 +1,4 @@
-"""Keywords in an XMP packet: ours beside those that are there, and remembered, so that only ours are taken back."""
+"""Keywords in an XMP packet: ours are added to existing ones and recorded, so that only ours are removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mltta.storage.reading import unwritable
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DC = "http://purl.org/dc/elements/1.1/"
 META = "adobe:ns:meta/"
-#: what we have added, by place: dc:subject and IPTC
+#: namespace that records our keywords, for dc:subject and for IPTC
 OURS = "urn:mltta:keywords:1.0/"
 for _prefix, _uri in {"rdf": RDF, "dc": DC, "x": META, "mltta": OURS}.items():
     ET.register_namespace(_prefix, _uri)
@@ -27,30 +27,32 @@ _TAIL = '\n<?xpacket end="w"?>'
 
 
 class Packet:
-    """An XMP packet that is read, changed and written; all that is not a keyword of ours stays."""
+    """An editable XMP packet; everything except our keywords is preserved."""
 
     def __init__(self, content: bytes | None, where: str):
-        """From a packet or a sidecar, None for a new one; ``where`` is what it is called in errors."""
+        """Parse a packet or sidecar file, None for a new one; ``where`` names it in errors."""
         self._where = where
         self._root = ET.Element(f"{{{META}}}xmpmeta") if content is None else _parse(content, where)
         if content is None:
             ET.SubElement(self._root, _RDF)
         found = self._root if self._root.tag == _RDF else self._root.find(_RDF)
         if found is None:
-            raise MlttaError(f"{where}: its XMP holds no RDF, so keywords cannot be added; mend or remove it")
+            raise MlttaError(
+                f"{where}: its XMP contains no RDF, so it takes no keywords; repair or remove it"
+            )
         self._rdf = found
 
     @property
     def subjects(self) -> list[str]:
-        """All keywords that it has."""
+        """All keywords."""
         return self._items(_SUBJECT)
 
     def ours(self, place: str = "subject") -> list[str]:
-        """Those that we have added to a place."""
+        """The keywords that we have added to a place."""
         return self._items(f"{{{OURS}}}added{place.title()}")
 
     def set(self, labels: Sequence[str]) -> None:
-        """Have these labels as our keywords: new ones are added, those of an earlier time taken back."""
+        """Set our keywords: new ones are added, earlier ones of ours are removed."""
         for label in labels:
             if why := unwritable(label):
                 said = f"{self._where}: the label {label[:40]!r} contains {why}, so no keywords were written"
@@ -64,15 +66,15 @@ class Packet:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is left in it."""
+        """Whether it contains nothing."""
         return not any(len(one) or set(one.attrib) - {_ABOUT} for one in self._rdf)
 
     def packet(self) -> bytes:
-        """As it stands in a photo."""
+        """Return the packet as embedded in a photo."""
         return (_HEAD + ET.tostring(self._root, encoding="unicode") + _TAIL).encode()
 
     def sidecar(self) -> bytes:
-        """As it stands in a file of its own."""
+        """Return the packet as a sidecar file."""
         ET.indent(self._root, " ")
         return b'<?xml version="1.0" encoding="UTF-8"?>\n' + self.packet() + b"\n"
 
@@ -83,7 +85,7 @@ class Packet:
         return [text.strip() for text in found if text.strip()]
 
     def _refuse_to_lose(self, name: str) -> None:
-        """Refuse keywords in a form that rewriting would lose: only plain items of one list are kept."""
+        """Refuse keywords in a form that rewriting would lose: only plain items of one list are preserved."""
         for own in self._rdf.findall(f"./{_DESCRIPTION}/{name}"):
             lists = list(own)
             items = [item for held in lists for item in held]
@@ -91,7 +93,7 @@ class Packet:
             between = [own.text, *(one.tail for one in (*lists, *items)), *(held.text for held in lists)]
             bags = all(held.tag in _LISTS and not held.attrib for held in lists) and len(lists) < 2
             if not plain or not bags or own.attrib or any(text and text.strip() for text in between):
-                said = "qualifiers, fields or bare text, which adding others would lose; it was left as it is"
+                said = "qualifiers, fields or bare text, which would be lost; the file was not changed"
                 raise MlttaError(f"{self._where}: its keywords (dc:subject) have {said}")
 
     def _put(self, name: str, values: Sequence[str]) -> None:
@@ -114,7 +116,7 @@ class Packet:
 
 
 def merged(there: Sequence[str], ours: Sequence[str], labels: Sequence[str]) -> tuple[list[str], list[str]]:
-    """What a place holds once it has our labels, and which of them are ours: not what somebody else had put there.
+    """Return the keywords of a place including our labels, and which of them are ours, not already there.
 
     >>> merged(["home", "cat"], ["cat"], ["dog", "home"])
     (['home', 'dog'], ['dog'])
@@ -126,10 +128,10 @@ def merged(there: Sequence[str], ours: Sequence[str], labels: Sequence[str]) -> 
 
 
 def _parse(content: bytes, where: str) -> ET.Element:
-    """The elements of a packet; their namespaces keep their short names when they are written again."""
+    """Parse a packet, keeping its namespace prefixes for writing."""
     text = content.strip(b"\0 \t\r\n")
     if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
-        raise MlttaError(f"{where}: its XMP declares entities, which XMP has no use for; mend or remove it")
+        raise MlttaError(f"{where}: its XMP declares entities, which are not allowed; repair or remove it")
     try:
         found: Any = ET.iterparse(io.BytesIO(text), events=("start-ns",))
         for _, (prefix, uri) in found:
@@ -137,4 +139,4 @@ def _parse(content: bytes, where: str) -> ET.Element:
                 ET.register_namespace(prefix, uri)
         return ET.fromstring(text, ET.XMLParser(target=ET.TreeBuilder(insert_comments=True)))
     except (ET.ParseError, ValueError, LookupError) as error:
-        raise MlttaError(f"{where}: its XMP is damaged ({error}); mend or remove it") from None
+        raise MlttaError(f"{where}: its XMP is damaged ({error}); repair or remove it") from None

@@ -1,0 +1,31 @@
+// The words that a search finds a label by: its own and its synonyms, so that "kitten" finds cats.
+import { get } from "./api.js";
+
+const synonyms = new Map(), words = new Map(), lists = new Set();
+const singular = (word) => word.length > 3 && word.endsWith("s") ? word.slice(0, -1) : word;
+
+function add(label, others) {
+  const key = singular(label.trim().toLowerCase());
+  synonyms.set(key, new Set([...(synonyms.get(key) || []), ...others]));
+  words.clear();
+}
+
+export async function learn(list) {  // without it, a search finds labels by their names only
+  if (lists.has(list)) return;
+  lists.add(list);
+  try {
+    for (const [label, others] of Object.entries((await get(`/v1/labels/${encodeURIComponent(list)}`)).synonyms)) add(label, others);
+  } catch { lists.delete(list); }
+}
+
+export function learnTyped(text) {
+  for (const [label, ...others] of text.split(/[\n,]/).map((line) => line.split("|"))) if (others.length) add(label, others);
+}
+
+export function means(label, word) {
+  if (!words.has(label)) {
+    const all = [label, ...(synonyms.get(singular(label.toLowerCase())) || [])].join(" ").toLowerCase();
+    words.set(label, all.split(/[^\p{L}\p{N}]+/u).filter(Boolean));
+  }
+  return words.get(label).some((own) => own.startsWith(word) || singular(own) === singular(word));
+}
