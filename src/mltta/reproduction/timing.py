@@ -13,6 +13,7 @@ from mltta.data import Dataset
 from mltta.images.decode import load_image
 from mltta.methods import Method
 from mltta.model.encoded import Encoded, look_at
+from mltta.model.torch_backbone import TorchBackbone
 from mltta.model.torch_engine import encode
 from mltta.session.prepare import Photo, Prepare
 
@@ -27,7 +28,7 @@ def adapting_seconds(method: Method, dataset: Dataset, images: int = 10) -> Mapp
     is measured once more at the start and not counted. A teacher's views are rendered again, which is included.
     """
     backbone = method.problem.backbone
-    assert backbone is not None
+    assert isinstance(backbone, TorchBackbone)
     gpu = backbone.device.type == "cuda"
     wait: Callable[[], object] = torch.cuda.synchronize if gpu else lambda: None
     prepare = Prepare(lambda photo: photo, method.needs, backbone.preprocess)
