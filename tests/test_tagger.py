@@ -260,7 +260,7 @@ os._exit(0)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.parametrize(
-    ("before", "tuned"), [("nothing", "True"), ("compiler", "this process was forked from")]
+    ("before", "tuned"), [("nothing", "True"), ("compiler", "this process was forked after")]
 )
 def test_a_fork_gives_the_same_scores_or_says_why_not(before, tuned):
     done = subprocess.run(

@@ -75,7 +75,7 @@ def test_what_is_neither_text_nor_image_is_not_searched_for(base, tmp_path):
 )
 def test_where_captions_are_needed_none_is_not_looked_for_as_a_file(args):
     said = mltta("captions", *args, check=2).stderr
-    assert "none disables captions, but they are required here: name a caption base" in said
+    assert "none disables captions, but they are required here: give a caption base" in said
 
 
 def test_several_models_get_a_folder_each_and_captions_finds_the_one_that_fits(source, tmp_path):

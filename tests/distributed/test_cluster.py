@@ -129,7 +129,7 @@ def test_the_command_reads_partitions_back_as_the_file_of_a_plain_run(done, phot
     assert "24 images read back" in gallery.stderr
     assert (tmp_path / "back.html").read_text().count("UklGR") == 24  # each photo as a small WebP
     whole = mltta("tag", done[0], "-o", tmp_path / "back.jsonl", check=2)
-    assert "back.jsonl exists" in whole.stderr
+    assert "back.jsonl already exists" in whole.stderr
 
 
 def test_other_settings_are_refused_before_any_work(done, cluster, photos):

@@ -196,4 +196,4 @@ def test_files_of_before_checksums_are_read_with_a_word(tmp_path, caplog):
     del said["checksum"], said["embeddings_crc32"]
     (tmp_path / "base" / "config.json").write_text(json.dumps(said | {"format": "mltta-captions-1"}))
     assert CaptionBase.load(tmp_path / "base").texts == captions().texts
-    assert "before checksums were kept" in caplog.text
+    assert "no checksums (older format)" in caplog.text

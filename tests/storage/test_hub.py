@@ -200,7 +200,7 @@ def test_prompts_are_read_from_the_hub(tmp_path):
     save_prompts(coop(torch.ones(4, 8)), own / "prompts.safetensors")
     for number, said in (
         (1, "CoOp"),
-        (2, "hf-hub:org/captions holds 2 safetensors files; a repository of prompts"),
+        (2, "hf-hub:org/captions has 2 safetensors files; expected a repository"),
     ):
         server = Hub(own)
         threading.Thread(target=server.serve_forever, daemon=True).start()

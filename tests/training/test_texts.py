@@ -78,7 +78,7 @@ def test_recipes_are_written_as_a_name_and_settings() -> None:
 
 
 def test_a_setting_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    with pytest.raises(ValueError, match="'speed=3' is not a setting; choose from: seed"):
+    with pytest.raises(ValueError, match="'speed=3' is not a setting; choose from seed"):
         Recipe().changed("speed=3")
 
 

@@ -63,8 +63,8 @@ class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOpt
         max=1,
         metavar="SCORE",
     )
-    annotate: Path | None = option(None, "Also save images with label bars to DIR.", metavar="DIR")
-    where: Path | None = option(None, "Also save label heat maps to DIR.", metavar="DIR")
+    annotate: Path | None = option(None, "Save images with label bars to DIR.", metavar="DIR")
+    where: Path | None = option(None, "Save label heat maps to DIR.", metavar="DIR")
     allow_urls: bool = option(False, "Fetch images from http:// and https:// URLs.")
     watch: bool = option(False, "Keep watching for new photos until Ctrl-C.")
     quiet: bool = option(False, "Hide progress and summary.", "-q")

@@ -122,7 +122,7 @@ def _refuse_others(out: Path, made_with: dict[str, float]) -> None:
         with atomic.writing(out):
             out.mkdir(parents=True, exist_ok=True)
             atomic.write(file, json.dumps(made_with).encode(), durable=False)
-    elif (kept := file.read_text(errors="replace")) != json.dumps(made_with):
+    elif (kept := file.read_text("utf-8", errors="replace")) != json.dumps(made_with):
         raise ConfigError(
             f"{out} holds variations made with {kept}, not {json.dumps(made_with)}: use another folder"
         )

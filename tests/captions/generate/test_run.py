@@ -181,7 +181,7 @@ def test_the_command_writes_a_base_that_other_commands_take(tmp_path) -> None:
     out = tmp_path / "c.jsonl"
     command = ["captions", "generate", "--labels", "voc", "--engine", "composer", "--out", out]
     said = mltta(*command, "--count", "25").stdout
-    assert "25 captions kept of 25 answers (100.0%), naming" in said
+    assert "25 captions kept of 25 answers (100.0%), mentioning" in said
     assert "25 answers in" in said
     assert "10 answers in" in (again := mltta(*command, "--count", "35").stdout)
     assert "25 from earlier runs" in again
