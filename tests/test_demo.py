@@ -29,11 +29,11 @@ def demo(tmp_path_factory) -> tuple[Path, str]:
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, home)
     (home / "examples").symlink_to(ROOT / "examples")
-    program = home / ".venv" / "bin" / "mltta"
+    program = home / ".venv-light" / "bin" / "mltta"
     program.parent.mkdir(parents=True)
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mltta "$@"\n')
     program.chmod(0o755)
-    (home / ".venv" / ".ready").touch()
+    (home / ".venv-light" / ".ready").touch()
     env = os.environ | {"PYTHONPATH": str(Path(mltta.__file__).parents[1])}
     done = subprocess.run(["make", "demo"], cwd=home, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr

@@ -20,8 +20,8 @@ import torch
 from mltta.data import coco, nuswide, voc
 from mltta.labels import LabelSet
 from mltta.model import load
-from mltta.model.backbone import Backbone
 from mltta.model.learned_prompts import save_prompts
+from mltta.model.torch_backbone import TorchBackbone
 from mltta.model.weights import Loaded
 from tests.model.prompted import coop_of, maple
 from tests.test_tagger import photo
@@ -40,14 +40,14 @@ VARIATIONS = 63
 
 
 @cache
-def model(name: str) -> Backbone:
+def model(name: str) -> TorchBackbone:
     """A random ViT with a text tower of its own."""
     torch.manual_seed(MODELS.index(name))
     vision = {"layers": 3, "width": 128, "patch_size": 16, "image_size": 32}
     text = {"context_length": 77, "vocab_size": 49408, "width": 64, "heads": 2, "layers": 3}
     made = open_clip.CLIP(embed_dim=32, vision_cfg=vision, text_cfg=text, quick_gelu=True)
     preprocess = {"size": 32, "mean": (0.5,) * 3, "std": (0.5,) * 3, "interpolation": "bicubic"}
-    return Backbone(Loaded(name, made, open_clip.SimpleTokenizer(), preprocess), torch.device("cpu"))
+    return TorchBackbone(Loaded(name, made, open_clip.SimpleTokenizer(), preprocess), torch.device("cpu"))
 
 
 def stand_in(replace: Callable[[Any, str, Any], None] = setattr) -> None:

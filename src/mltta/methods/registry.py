@@ -30,7 +30,18 @@ _SUPPORT = {"base", "config", "create", "memory", "registry", "towers", "tuning"
 #: reserved setting names: arguments of a tagger or of `create_method`
 TAKEN = {
     *("name", "model", "backbone", "labels", "method", "captions", "template", "descriptions", "teacher"),
-    *("preset", "presence", "seed", "execution", "where", "explain", "allow_urls", "threshold", "top_k"),
+    *(
+        "preset",
+        "presence",
+        "seed",
+        "execution",
+        "where",
+        "explain",
+        "allow_urls",
+        "threshold",
+        "top_k",
+        "engine",
+    ),
 }
 #: entry point group; each entry names a module that registers methods when imported
 GROUP = "mltta.methods"
