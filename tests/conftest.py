@@ -28,13 +28,20 @@ settings.register_profile("any machine", deadline=None)  # a busy one is no fail
 settings.load_profile("any machine")
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     if item.get_closest_marker("gpu"):
         torch = pytest.importorskip("torch")
         if not torch.cuda.is_available():
             pytest.skip("there is no CUDA device here")
     if item.get_closest_marker("torch") and not HAS_TORCH:
         pytest.skip("there is no PyTorch here")
+    try:
+        return (yield)
+    except Exception as error:  # of a fixture
+        if not HAS_TORCH and lacks(error):
+            pytest.skip(str(error))
+        raise
 
 
 def lacks(error: BaseException | None) -> bool:
@@ -57,6 +64,7 @@ class Module(pytest.Module):
 
 
 if not HAS_TORCH:
+    collect_ignore = ["evaluation"]  # its fixtures are torch models
 
     def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
         return Module.from_parent(parent, path=module_path)  # type: ignore[no-any-return]

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.torch
 def test_spoiled_files_run_nothing_and_end_in_words():
     command = [sys.executable, "-m", "tests.fuzz", "--minutes", "0.25", "--seed", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])

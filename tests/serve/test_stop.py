@@ -16,6 +16,7 @@ from tests.serve.running import PHOTOS, mini, process
 LABELS = ["person", "dog", "train", "flower"]
 
 
+@pytest.mark.torch
 def test_sigterm_finishes_what_was_accepted_and_takes_nothing_new():
     with process("--method", "ml-tta") as (url, running):
         found: list[dict] = []
