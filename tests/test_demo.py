@@ -35,7 +35,14 @@ def demo(tmp_path_factory) -> tuple[Path, str]:
     program.chmod(0o755)
     (home / ".venv-light" / ".ready").touch()
     env = os.environ | {"PYTHONPATH": str(Path(mltta.__file__).parents[1])}
-    done = subprocess.run(["make", "demo"], cwd=home, env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        ["make", "--no-print-directory", "demo"],
+        cwd=home,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     moved = tmp_path_factory.mktemp("elsewhere") / "shared"
     shutil.move(home / "demo", moved)
