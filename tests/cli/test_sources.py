@@ -49,7 +49,7 @@ def test_a_dash_is_an_image_on_the_standard_input(folder, monkeypatch):
     assert [str(source) for source in sources.find()] == ["-"]
     with pytest.raises(ConfigError, match="-o needs named files"):
         sources.refuse_others(effects=False, output=True)
-    with pytest.raises(MlttaError, match="standard input is empty"):
+    with pytest.raises(MlttaError, match="Standard input is empty"):
         Sources(["-"])
 
 

@@ -45,7 +45,7 @@ class Piped(bytes):
         """Read one image, up to the size limit of files."""
         data = sys.stdin.buffer.read(MAX_BYTES + 1)
         if not data:
-            raise MlttaError("-: standard input is empty; pass an image: mltta tag - < photo.jpg")
+            raise MlttaError("Standard input is empty. Pipe an image: mltta tag - < photo.jpg")
         return cls(data)
 
 
@@ -120,7 +120,7 @@ class Sources:
 
 
 def stamp(source: Source) -> Stamp | None:
-    """Return a file's size and modification time; None if there is no file."""
+    """Return a file's size and modification time, or None if it does not exist."""
     if isinstance(source, Path):
         with suppress(OSError, ValueError):
             found = os.stat(source)

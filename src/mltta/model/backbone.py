@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mltta.arrays import Array, add_rows, like, normalize
-from mltta.errors import ConfigError
+from mltta.errors import ConfigError, needs_torch
 from mltta.images.specs import AnySpec
 from mltta.images.views import Preprocess
 from mltta.labels import LabelSet
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mltta")
 
 
-class Backbone:
+class Backbone(ABC):
     """A frozen CLIP-style model: ``encode_images``, ``encode_texts``, ``encode_labels``.
 
     `load_backbone` chooses the engine that it runs on: PyTorch (`TorchBackbone`) or ONNX Runtime (`OnnxBackbone`).
@@ -74,44 +75,44 @@ class Backbone:
         self._vocabularies: dict[tuple[str, ...], Vocabulary] = {}
 
     @property
+    @abstractmethod
     def text_fingerprint(self) -> str:
         """Hash of everything except the image tower: what a caption embedding depends on."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def image_fingerprint(self) -> str:
         """Hash of the image tower's weights and layers: what view features depend on."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def arithmetic(self) -> str:
         """The precision of image encoding, and the engine if it is not PyTorch, as text."""
-        raise NotImplementedError
 
     @property
     def is_embedded(self) -> bool:
         """Whether its text tower is the embedded model's, whatever its name: then the built-in captions fit."""
         return self.text_fingerprint == embedded_text_tower()
 
+    @abstractmethod
     def tower_of(self, spec: AnySpec) -> Any:
         """The image tower for a spec: returns (N, D) for crops, (N, L, D) for local views."""
-        raise NotImplementedError
 
     def renderer_of(self, spec: AnySpec) -> Any:
         """The device renderer for a spec, if there is one."""
         return None
 
+    @abstractmethod
     def asarray(self, values: Array) -> Array:
         """The values as an array on the features' device."""
-        raise NotImplementedError
 
     def encode_images(self, pixels: Array) -> Array:
         """Unit float32 features (N, D) of normalized images (N, 3, S, S)."""
         return self.image_tower(self.asarray(pixels))
 
+    @abstractmethod
     def encode_texts(self, texts: Sequence[str], batch_size: int = 256) -> Array:
         """Unit float32 features (N, D) of sentences, on the CPU; padding is skipped if the tower is causal."""
-        raise NotImplementedError
 
     def encode_labels(
         self,
@@ -202,15 +203,15 @@ class Backbone:
 
     def views(self, encoded: Encoded, specs: Sequence[AnySpec]) -> Views:
         """The encoded views as functions of a context, for methods that tune one."""
-        raise NotImplementedError
+        raise needs_torch("tuning a prompt")
 
+    @abstractmethod
     def _under(self, labels: LabelSet, template: str, context: Array | None = None) -> LabelEncoder:
         """Labels with one template; their context can be tuned if the tower allows it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _fixed(self, labels: LabelSet, template: str, features: Array) -> LabelEncoder:
         """Labels with ready features (C, D), whose context cannot be tuned."""
-        raise NotImplementedError
 
     def _layout(self, labels: LabelSet, template: str, n_context: int | None = None) -> Prompts:
         return build_prompts(self.tokenizer, labels.texts, template, self.context_length, n_context)
