@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mltta.metrics import average_precision
-from tests.training.test_gather import clone, picture, saved, source
+from tests.training.clones import clone, picture, saved, source
 from training import gather, labeled
 from training.evaluate import Answers
 
