@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from mltta.cli.reproduce import ReproduceOptions
     from mltta.reproduction.paper import Setting
 
-#: images of the published splits; milliseconds in which one H200 encodes 64 views (docs/speed.md)
-IMAGES = {"coco2014": 40504, "coco2017": 5000, "voc2007": 4952, "voc2012": 5823, "nuswide": 83898}
+#: milliseconds in which one H200 encodes 64 views (docs/speed.md)
 ENCODE_MS = {"RN50": 2.80, "ViT-B/32": 1.40, "ViT-B/16": 5.57}
-CAPTIONS, VARIATIONS = 100_000, 63
+VARIATIONS = 63
 #: what to do about what is not given
 HINTS = {
     "weights": "--model {0} downloads OpenAI's, or add --weights {0}=FILE (.pt: and --allow-torchscript)",
@@ -39,7 +38,7 @@ class Plan:
         self.backbones: dict[str, Any] = {}
         self.datasets: dict[str, Any] = {}
         self.models = {places.paper_model(name): name for name in options.model}
-        self.data = {places.key_of(one.partition("=")[0].partition(":")[0]): one for one in options.data}
+        self.data = {places.key_of(one)[0]: one for one in options.data}
 
     def needs(self) -> Iterator[tuple[str, str, str, str]]:
         """Everything in the order in which it is looked up: ok, differs or missing; kind; name; what was found."""
@@ -84,6 +83,7 @@ class Plan:
     def _captions(self, name: str, source: str) -> tuple[str, str]:
         from mltta.captions.read import read_texts
         from mltta.captions.store import CaptionBase, base_folders
+        from mltta.reproduction.conditions import CAPTIONS
 
         bases = [CaptionBase.load(folder) for folder in base_folders(source)]
         count, built = len(bases[0] if bases else read_texts(source)), {base.fingerprint for base in bases}
@@ -113,9 +113,17 @@ class Plan:
 
     def work(self) -> str:
         """Views to encode, the hours that takes on an H200, and the size of the cache, in words."""
+        from mltta.data import coco, nuswide, voc
         from mltta.methods import method_class
         from mltta.model.encoded import union
 
+        published = {
+            "coco2014": coco.PUBLISHED["val2014"],
+            "coco2017": coco.PUBLISHED["val2017"],
+            "voc2007": voc.PUBLISHED[2007]["test"],
+            "voc2012": voc.PUBLISHED[2012]["val"],
+            "nuswide": nuswide.PUBLISHED["test", "drop"],
+        }
         views, ms, size, specs = 0, 0.0, 0, dict[tuple[str, str, str], list[Any]]()
         for one in self.settings:
             own = dict(one.options) | ({"generated": "variations"} if one.method == "difftpt" else {})
@@ -124,7 +132,7 @@ class Plan:
             init = one.init if one.init == "maple" else "template"
             specs.setdefault((one.model, one.dataset, init), []).extend(config.specs(224))
         for (model, dataset, _), wanted in specs.items():
-            images = len(self.datasets[dataset]) if dataset in self.datasets else IMAGES[dataset]
+            images = len(self.datasets[dataset]) if dataset in self.datasets else published[dataset]
             count = images * sum(spec.price(224) for spec in union(wanted))
             views, ms = views + round(count), ms + count / 64 * ENCODE_MS.get(model, 0.0)
             size += round(count) * 2 * (1024 if model == "RN50" else 512)

@@ -78,21 +78,22 @@ def dataset_of(given: str, options: PlaceOptions) -> tuple[str, Dataset, bool]:
     from mltta.data import named_dataset
 
     dataset = named_dataset(given, **options.wording(options.preset))
-    name, _, split = given.partition("=")[0].partition(":")
     if options.synonyms is not None or options.wordnet:
         dataset = replace(dataset, labels=groups.with_synonyms(dataset.labels, options))
     typer.echo(dataset.summary(), err=True)
-    return key_of(name), cut(dataset, options, options.seed), not split and options.corrupt is None
+    key, split = key_of(given)
+    return key, cut(dataset, options, options.seed), not split and options.corrupt is None
 
 
-def key_of(name: str) -> str:
-    """A dataset as the paper's cells call it."""
-    return "".join(filter(str.isalnum, name.lower()))
+def key_of(given: str) -> tuple[str, str]:
+    """A dataset given as NAME[:SPLIT]=DIR, as the paper's cells call it, and its split."""
+    name, _, split = given.partition("=")[0].partition(":")
+    return "".join(filter(str.isalnum, name.lower())), split
 
 
 def captions_of(options: PlaceOptions, key: str) -> str | None:
     """The captions given for a dataset."""
-    known = [*LABEL_SETS, *(key_of(one.partition("=")[0].partition(":")[0]) for one in options.data), key]
+    known = [*LABEL_SETS, *(key_of(one)[0] for one in options.data), key]
     return given_for("captions", options.captions, (key, key.rstrip("0123456789")), known)
 
 
