@@ -63,7 +63,7 @@ def create_method(
     """
     cls = method_class(name)
     if not (cls.array_api or backbone.any_method):
-        raise ConfigError(f"{cls.name} does not run on ONNX Runtime: --engine torch")
+        raise ConfigError(f"{cls.name} does not run on ONNX Runtime: use --engine torch")
     config = cls.Config.make(preset, **options)
     inner = None
     if over := getattr(config, "over", ""):
@@ -88,7 +88,7 @@ def create_method(
     text = backbone.encode_labels(labels, template, descriptions=descriptions)
     needed, labelled = cls.needs_captions(config), None
     if needed and captions is False:
-        raise ConfigError(f"{cls.name} needs captions: use the built-in captions, or pass a caption base")
+        raise ConfigError(f"{cls.name} needs captions: use the included captions, or pass a caption base")
     if isinstance(captions, LabelledCaptions):
         labelled = captions
     elif captions is not False and (needed or words):
