@@ -127,14 +127,14 @@ def test_a_tagger_takes_onnx_runtime_where_the_method_needs_no_gradient(engine):
 def test_whatever_needs_pytorch_gets_it_or_is_refused():
     assert not isinstance(mltta.load_backbone("mini", device="cpu"), OnnxBackbone)
     assert not isinstance(mltta.Tagger(labels=["dog"], method="ml-tta").backbone, OnnxBackbone)
-    with pytest.raises(ConfigError, match="ml-tta does not run on ONNX Runtime: use --engine torch"):
+    with pytest.raises(ConfigError, match="ml-tta does not run on ONNX Runtime: --engine torch"):
         mltta.Tagger(labels=["dog"], method="ml-tta", engine="onnx")
     for how in (
         {"model": "RN50:openai"},
         {"model": "mini", "device": "cuda"},
         {"model": "mini", "prompts": "a.pt"},
     ):
-        with pytest.raises(ConfigError, match="does not run on ONNX Runtime: use --engine torch"):
+        with pytest.raises(ConfigError, match="does not run on ONNX Runtime: --engine torch"):
             mltta.load_backbone(engine="onnx", **how)
     with pytest.raises(ConfigError, match="choose from auto, onnx, torch"):
         mltta.load_backbone("mini", engine="tf")

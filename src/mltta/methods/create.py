@@ -63,7 +63,7 @@ def create_method(
     """
     cls = method_class(name)
     if not (cls.array_api or backbone.any_method):
-        raise ConfigError(f"{cls.name} does not run on ONNX Runtime: use --engine torch")
+        raise ConfigError(f"{cls.name} does not run on ONNX Runtime: --engine torch")
     config = cls.Config.make(preset, **options)
     inner = None
     if over := getattr(config, "over", ""):

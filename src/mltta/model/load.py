@@ -65,7 +65,7 @@ def load_backbone(
         folder = MINI if model == "mini" else Path(model or "")
         needed = _only_torch(model, folder, str(device), {**asked, "prompts": prompts})
         if engine == "onnx" and needed:
-            raise ConfigError(f"{needed} does not run on ONNX Runtime: use --engine torch")
+            raise ConfigError(f"{needed} does not run on ONNX Runtime: --engine torch")
         if needed and not here:
             raise needs_torch(needed)
         if not needed and (

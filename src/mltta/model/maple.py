@@ -127,7 +127,7 @@ class MaPLeBackbone(TorchBackbone):
 def with_prompts(backbone: Backbone, prompts: AnyPrompts | str | Path) -> Backbone:
     """A backbone that uses learned prompts; CoOp's only change the initial context of labels."""
     if not backbone.any_method:
-        raise ConfigError("learned prompts do not run on ONNX Runtime: use --engine torch")
+        raise ConfigError("learned prompts do not run on ONNX Runtime: --engine torch")
     learned = prompts if isinstance(prompts, (CoOp, MaPLe)) else load_prompts(prompts)
     if (own := backbone.prompts) is not None:
         raise ConfigError(f"{backbone.name} already uses {own.title} prompts: pass it without them")

@@ -167,7 +167,7 @@ class OnnxBackbone(Backbone):
 
     def _under(self, labels: LabelSet, template: str, context: Array | None = None) -> LabelEncoder:
         if context is not None:
-            raise ConfigError("context vectors need PyTorch: use --engine torch")
+            raise ConfigError("context vectors need PyTorch: --engine torch")
         return self._fixed(labels, template, self.encode_texts(self._layout(labels, template).texts))
 
     def _fixed(self, labels: LabelSet, template: str, features: Array) -> LabelEncoder:
