@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from mltta.decision import Decision
 from mltta.errors import MlttaError
 from mltta.methods import Method
 from mltta.serve.answers import export, image_answer
-from mltta.serve.calls import Refused, checked, media_type, read_call, sources_of
+from mltta.serve.calls import Refused, apart, media_type, read_call, read_export, sources_of
 from mltta.serve.engine import Answered, Engine, Job
-from mltta.serve.guard import Metrics, refusal
+from mltta.serve.guard import LEFT, Metrics, full, refusal
 from mltta.serve.offer import Offer, allowed_settings
 from mltta.serve.schema import SCHEMAS, ErrorOut, ExportCall, TagAnswer, TagCall, body
 from mltta.session.prepare import Photo
@@ -82,7 +82,8 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         asked, sent = await read_call(request, limits)
         start = time.perf_counter()
         choice = offer.choice(**asked.model_dump(include=offer.CHOICE))
-        sources = await sources_of(sent, limits, allow_urls=allow_urls)
+        with guard_fetches(asked):
+            sources = await sources_of(sent, limits, request.scope["mltta.body"].take, allow_urls=allow_urls)
         picky = asked.threshold is not None or asked.top_k is not None
         decision = Decision(asked.threshold, asked.top_k) if picky else None
         photos = [
@@ -97,6 +98,21 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             model=choice.model, method=choice.method, labels=count, images=entries, seconds=seconds
         )
 
+    fetching = 0
+
+    @contextmanager
+    def guard_fetches(asked: TagCall) -> Iterator[None]:
+        """Keep half of the calls for callers that send their images."""
+        nonlocal fetching
+        fetches = allow_urls and any(image.url is not None for image in asked.images)
+        if fetches and fetching >= max(1, limits.calls // 2):
+            raise full()
+        fetching += fetches
+        try:
+            yield
+        finally:
+            fetching -= fetches
+
     async def answered(job: Job, request: Request) -> list[Answered]:
         """Wait for the engine, unless it takes too long or the client has disconnected."""
         answer = asyncio.wrap_future(job.answer)
@@ -107,7 +123,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             if answer.done():
                 return answer.result()
             if left.done():
-                raise Refused(400, "the client has disconnected")
+                raise Refused(LEFT, "the client has disconnected")
             raise Refused(504, f"timeout after {limits.seconds} seconds; send fewer images per request")
         except asyncio.CancelledError:
             raise Refused(503, "the server is shutting down; try again", {"retry-after": "2"}) from None
@@ -120,8 +136,8 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         """Export entries of results as CSV, as JSON, or as XMP sidecars in a zip."""
         if media_type(request) != "application/json":
             raise Refused(415, "unsupported media type: send application/json")
-        asked: ExportCall = checked(ExportCall, await request.body())
-        content, kind, name = await asyncio.to_thread(export, asked)
+        asked = await apart(read_export, await request.body())
+        content, kind, name = await apart(export, asked)
         return Response(content, 200, {"content-disposition": f'attachment; filename="{name}"'}, kind)
 
     @app.get("/v1/models", summary="Models")

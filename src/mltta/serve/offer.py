@@ -10,11 +10,15 @@ from typing import Any, ClassVar, get_args, get_type_hints
 
 from mltta.errors import ConfigError, LabelError, NeedsTorch
 from mltta.labels import BUILT_IN, LabelSet
+from mltta.labels.sets import MOST_LABELS
 from mltta.methods import Method, list_methods, method_class
 from mltta.model.backbone import Backbone
 
 #: settings that a request may change if the method has them, with limits that keep requests short
 SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None, "views": 128, "steps": 8}
+
+#: what no server can allow more of per request
+MOST_IMAGES = 10_000
 
 
 def offered_methods() -> list[str]:
@@ -64,6 +68,9 @@ class Limits:
         for field in dataclasses.fields(self):
             if getattr(self, field.name) < 1:
                 raise ConfigError(f"--limit {field.name}: must be an integer of at least 1")
+        for name, most in (("images", MOST_IMAGES), ("labels", MOST_LABELS)):
+            if getattr(self, name) > most:
+                raise ConfigError(f"--limit {name}: must be at most {most:,}")
 
     @classmethod
     def of(cls, given: list[str]) -> Limits:
@@ -151,7 +158,10 @@ class Offer:
         if isinstance(labels, str):
             if labels.strip() in self.sets:
                 return self.sets[labels.strip()]
-            labels = labels.replace("\n", ",").split(",")
+            labels = labels.replace("\n", ",")
+            if labels.count(",") > 10 * self.limits.labels:
+                raise LabelError(f"too many labels; the limit per request is {self.limits.labels:,}")
+            labels = labels.split(",")
         given = [label.strip() for label in labels if label.strip()]
         limits = self.limits
         if len(given) == 1 and given[0].lower().endswith((".txt", ".csv", ".json")):

@@ -7,6 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import models_json_schema
 
+from mltta.labels.sets import MOST_LABELS
+from mltta.serve.offer import MOST_IMAGES
+
 _REF = "#/components/schemas/{model}"
 _EXAMPLE: Any = {
     "images": [{"name": "kitchen.jpg", "data": "/9j/4AAQSkZJRgABAQ…"}],
@@ -35,15 +38,16 @@ class TagCall(Strict):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
-    images: Annotated[list[ImageIn], Field(min_length=1)]
+    images: Annotated[list[ImageIn], Field(min_length=1, max_length=MOST_IMAGES)]
     labels: Annotated[
-        list[str] | str | None,
+        Annotated[list[str], Field(max_length=MOST_LABELS)] | str | None,
         Field(description="A list of labels, with synonyms as in 'cat | kitty', or a label set."),
     ] = None
     model: Annotated[str | None, Field(description="A model of /v1/models.")] = None
     method: Annotated[str | None, Field(description="A method of /v1/methods.")] = None
     settings: Annotated[
-        dict[str, bool | int | float | str], Field(description="Settings of the method (see /v1/methods).")
+        dict[str, bool | int | float | str],
+        Field(max_length=100, description="Settings of the method (see /v1/methods)."),
     ] = Field(default_factory=dict)
     top_k: Annotated[int | None, Field(ge=1, le=10**6, description="Show at most this many labels.")] = None
     threshold: Annotated[
@@ -88,8 +92,13 @@ class ImageOut(BaseModel):
     image: str
     error: str | None = None
     note: Annotated[str | None, Field(description="Why no label is shown, if none is.")] = None
-    present: Annotated[list[str] | None, Field(description="The labels shown, best first.")] = None
-    labels: Annotated[list[Label] | None, Field(description="The labels shown, or all if requested.")] = None
+    present: Annotated[
+        list[str] | None, Field(max_length=MOST_LABELS, description="The labels shown, best first.")
+    ] = None
+    labels: Annotated[
+        list[Label] | None,
+        Field(max_length=MOST_LABELS, description="The labels shown, or all if requested."),
+    ] = None
     where: dict[str, Heat] | None = None
     captions: dict[str, list[Caption]] | None = None
     ms: Annotated[float | None, Field(description="Share of the batch's time, in milliseconds.")] = None
