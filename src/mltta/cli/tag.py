@@ -15,11 +15,13 @@ from mltta.errors import ConfigError
 if TYPE_CHECKING:
     from mltta.tagger import Tagger
 
-Format = Literal["table", "csv", "json", "jsonl", "parquet", "html", "coco", "fiftyone"]
+Format = Literal["table", "csv", "csv-raw", "json", "jsonl", "parquet", "html", "coco", "fiftyone"]
 
 
 class OutputOptions(Options, panel="Output"):
-    format: Format | None = option(None, "Output format (default: from the file extension).", "-f")
+    format: Format | None = option(
+        None, "Output format (default: from the file extension). csv-raw: no protection from formulas.", "-f"
+    )
     wide: bool = option(False, "csv, parquet: one row per image instead of one row per label.")
     overwrite: bool = option(False, "Replace the output instead of resuming.")
 
