@@ -48,7 +48,9 @@ def test_no_file_name_controls_the_terminal(tmp_path):
         assert running.wait() == 1  # one of them is not an image
         text = shown.decode()
         assert "owned" in text
-        assert not {"\x1b]", "\x07", "\x9b", "\u202e"} & {text[i : i + n] for i in range(len(text)) for n in (1, 2)}
+        assert not {"\x1b]", "\x07", "\x9b", "\u202e"} & {
+            text[i : i + n] for i in range(len(text)) for n in (1, 2)
+        }
 
 
 def test_a_stream_shows_control_characters_and_keeps_lines_and_columns():

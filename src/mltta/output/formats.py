@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mltta.errors import ConfigError
-from mltta.storage.reading import escaped
+from mltta.storage.reading import escaped, no_formula
 
 #: "image"; "error", or "present", "labels" and, if there are none, a "note"; for a gallery "thumbnail" and "where"
 Record = dict[str, Any]
@@ -29,8 +29,6 @@ SUFFIXES |= {".pq": "parquet", ".html": "html", ".htm": "html", ".txt": "table"}
 NONE_SHOWN = "No label scored high enough"
 #: formats that can have one row per image
 WIDE = {"csv", "csv-raw", "parquet"}
-#: first characters of what a spreadsheet reads as a formula
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
 
 @dataclass(frozen=True)
@@ -138,15 +136,6 @@ def _cell(value: Any, raw: bool = False) -> str:
     return "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-def no_formula(text: str) -> str:
-    """Return a text that a spreadsheet does not read as a formula.
-
-    >>> no_formula("=1+1"), no_formula("dog")
-    ("'=1+1", 'dog')
-    """
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
 def _json(record: Record, indent: int | None = None) -> str:
     """Return a record as JSON without gallery data; an indented one starts with a line break."""
     held = {name: value for name, value in record.items() if name in ("image", "error", "present", "labels")}
@@ -169,7 +158,9 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
         console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
         console.print(escaped(record["image"]), style="bold", markup=False, soft_wrap=True)
         if not record["labels"]:
-            console.print("  " + escaped(record.get("note", NONE_SHOWN)), style="dim", markup=False, soft_wrap=True)
+            console.print(
+                "  " + escaped(record.get("note", NONE_SHOWN)), style="dim", markup=False, soft_wrap=True
+            )
             return page.getvalue()
         table = Table(box=None, show_header=False, padding=(0, 1))
         for item in record["labels"]:

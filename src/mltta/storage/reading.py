@@ -46,6 +46,15 @@ def escaped(text: str) -> str:
     return _DIRECTING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def no_formula(text: str) -> str:
+    """Return a text that a spreadsheet does not read as a formula.
+
+    >>> no_formula("=1+1"), no_formula("dog")
+    ("'=1+1", 'dog')
+    """
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
 class Escaped:
     """A stream on which texts from files cannot control the terminal; ``styled`` is the stream itself."""
 
@@ -59,6 +68,8 @@ class Escaped:
         return getattr(self.styled, name)
 
 
+#: first characters of what a spreadsheet reads as a formula
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 _DIRECTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _LAST_TWO = "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
 _UNWRITABLE = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_LAST_TWO}]")

@@ -13,7 +13,7 @@ from typing import Literal
 from rich.cells import cell_len
 
 from mltta.errors import ConfigError
-from mltta.output.formats import no_formula
+from mltta.storage.reading import no_formula
 from mltta.tables.cells import Cell, Grid, GridCell, Row, Table, heading, lay_out
 
 __all__ = ["FORMATS", "Cell", "Format", "Row", "Table", "render"]
