@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import json
 import logging
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -16,15 +13,16 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union, get_args
 
 from mltta.errors import LabelError
-from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown, unwritable
+from mltta.labels.files import csv_column, listed, read_label_text
+from mltta.storage.reading import UNREADABLE, explain, reading, shown, unwritable
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
 #: what the name of a built-in set may end in: its prompts and words are then those of ML-TTA's released code
 RELEASED = ":released"
 #: published lists, which are not changed; others get built-in synonyms
 OFFICIAL = frozenset((*BUILT_IN, "objects365"))
-#: limit for label files, since every label is encoded
-MOST_LABELS = 100_000
+#: limits for label files, since every label is encoded, and for each of its words
+MOST_LABELS, MOST_CHARACTERS = 100_000, 1000
 ASSETS = Path(__file__).parents[1] / "assets"
 _SUFFIXES = (".txt", ".json", ".csv")
 _HOW = (
@@ -32,8 +30,6 @@ _HOW = (
     "a comma-separated string such as 'dog, traffic light', or a .txt, .json or .csv file."
 )
 
-_COMMENT = re.compile(r"(^|\s)#.*")
-_BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
 log = logging.getLogger("mltta")
 
 #: what the prompts of a built-in set say, and which words name its labels in captions
@@ -106,7 +102,7 @@ class LabelSet:
         for words in (self.names, self.texts):
             if wanted in (keys := [label_key(word) for word in words]):
                 return keys.index(wanted)
-        close = difflib.get_close_matches(wanted, [label_key(n) for n in self.names], n=3)
+        close = difflib.get_close_matches(wanted, list(map(label_key, self.names)), n=3)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise LabelError(f"No label {name!r} among the {len(self)} labels of {self.source}.{hint}")
 
@@ -146,7 +142,7 @@ class LabelSet:
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
         """Read a .json, .csv or .txt file (one label per line, synonyms after |, optional bullets and # comments)."""
         path = Path(path)
-        content = read_label_text(path)
+        content = read_label_text(path, _HOW)
         suffix = path.suffix.casefold()
         if suffix == ".json":
             try:
@@ -158,9 +154,9 @@ class LabelSet:
                 raise LabelError(f"{path} contains {kinds}.")
         elif suffix == ".csv":
             with reading(path, LabelError, "save it as a table with one label per line"):
-                entries = _csv_column(content)
+                entries = csv_column(content)
         else:
-            entries = _listed(content)
+            entries = listed(content)
         if len(entries) > MOST_LABELS:
             raise LabelError(f"{path} contains {len(entries):,} labels; the limit is {MOST_LABELS:,}.")
         return cls._of_entries(entries, str(path))
@@ -240,17 +236,11 @@ def _with_further_words(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _listed(content: str) -> list[str]:
-    """Return the labels of a text list without comments, blank lines, bullets and numbers.
-
-    >>> _listed("# animals\\n- cat | kitty\\n\\n2. dog  # or wolf\\n")
-    ['cat | kitty', 'dog']
-    """
-    lines = (_COMMENT.sub("", line) for line in content.splitlines())
-    return [label for line in lines if (label := _BULLET.sub("", line).strip())]
-
-
 def _readable(text: str) -> str:
+    if len(text) > MOST_CHARACTERS:
+        raise LabelError(
+            f"A label has {len(text):,} characters; the limit is {MOST_CHARACTERS:,}: {text[:40]}…"
+        )
     return " ".join(text.replace("_", " ").split())
 
 
@@ -270,29 +260,3 @@ def _tidy_synonyms(synonyms: object, name: str) -> tuple[str, ...]:
 
 def _not_a_string(value: object, position: int, source: str) -> LabelError:
     return LabelError(f"Label {position} ({source}) is not a string: {shown(value)}. {_HOW}")
-
-
-def read_label_text(path: Path, how: str = _HOW) -> str:
-    """Read a UTF-8 file of labels or synonyms, with or without a byte order mark."""
-    try:
-        content = read_text(path, LABELS, LabelError)
-    except FileNotFoundError:
-        raise LabelError(f"No such file: {path}. {how}") from None
-    except OSError as error:
-        raise LabelError(f"Cannot read {path}: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        content = "\0"
-    if "\0" in content:
-        raise LabelError(f"{path} is not UTF-8 text. Save it as plain text with UTF-8 encoding.")
-    return content
-
-
-def _csv_column(content: str) -> list[str]:
-    """Return the column named label or name; without such a header, the first column."""
-    rows = [row for row in csv.reader(io.StringIO(content, newline="")) if any(cell.strip() for cell in row)]
-    header = [cell.strip().casefold() for cell in rows[0]] if rows else []
-    for title in ("label", "name"):
-        if title in header:
-            column = header.index(title)
-            return [row[column] if column < len(row) else "" for row in rows[1:]]
-    return [row[0] for row in rows]

@@ -181,13 +181,17 @@ def find_weights(folder: Path) -> Path:
     others = named or sorted(folder.glob("*.safetensors"))
     if others:
         return others[0]
-    pickled = sorted(file.name for kind in ("bin", "pt", "pth") for file in folder.glob(f"*.{kind}"))
-    if pickled:
+    for name in pickled(folder):
         raise WeightsError(
             f"{folder} contains no safetensors, only pickled weights, which are not opened by default. If you trust "
-            f"their source, name the file: --model {folder} --weights {folder / pickled[0]}"
+            f"their source, name the file: --model {folder} --weights {folder / name}"
         )
     raise WeightsError(f"{folder} contains no weights (expected open_clip_model.safetensors)")
+
+
+def pickled(folder: Path) -> list[str]:
+    """The names of pickled weights in a folder."""
+    return sorted(file.name for kind in ("bin", "pt", "pth") for file in folder.glob(f"*.{kind}"))
 
 
 def build(config: FolderConfig, weights: Path, numbers: int | None) -> Any:
