@@ -12,7 +12,7 @@ from mltta.output.formats import Record
 from mltta.output.gallery import for_gallery, thumbnail_folder
 from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
 from mltta.output.sorting import PicturePaths, Sorting
-from mltta.storage.atomic import writing
+from mltta.storage.atomic import refuse_links, writing
 
 if TYPE_CHECKING:
     from mltta.cli.tag import TagOptions
@@ -110,6 +110,7 @@ class Pictures(Effect):
         from mltta.output.picture import annotate, where_sheet
 
         with writing(target):
+            refuse_links(target, self._paths.folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             (where_sheet if self._heat else annotate)(load_image(photo), tags).save(target)
 

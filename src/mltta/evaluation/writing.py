@@ -64,8 +64,10 @@ class ResultWriter:
                     raise MlttaError(f"{folder} {why}")
                 held.unlink()  # it is damaged
             stack.enter_context(locked(folder / ".lock", str(folder)))
-            self._records = stack.enter_context((folder / "images.jsonl").open("ab+"))
-            self._scores = stack.enter_context((folder / "scores.f32").open("ab+"))
+            self._records, self._scores = (
+                stack.enter_context(open(folder / name, "ab+", opener=atomic.not_followed))
+                for name in ("images.jsonl", "scores.f32")
+            )
             if fresh:
                 for name in ("state.safetensors", "summary.json", "bootstrap.json"):
                     (folder / name).unlink(missing_ok=True)

@@ -66,7 +66,7 @@ class TagsJournal:
         self.kept, self.seals = {}, {}
         self.settings = json.loads(json.dumps(settings))
         atomic.write(self.path, line := sealed_line({"format": FORMAT, "settings": self.settings}))
-        self._file, self._end = FileIO(self.path, "r+"), len(line)
+        self._file, self._end = FileIO(self.path, "r+", opener=atomic.not_followed), len(line)
 
     def add(self, record: Record, stamp: list[int] | None) -> None:
         """Append an image's record, which replaces an earlier one."""
@@ -145,7 +145,7 @@ class TagsJournal:
                     self.kept[held["image"]] = KeptRecord(place, line.size, stamp, "error" in held)
                 if not line.cut_off:
                     place += line.size
-        self._file, self._end = FileIO(self.path, "r+"), place
+        self._file, self._end = FileIO(self.path, "r+", opener=atomic.not_followed), place
         self._file.truncate(place)  # remove a truncated line
 
     def _wrong(self, number: int) -> MlttaError:

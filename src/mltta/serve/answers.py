@@ -12,6 +12,7 @@ import numpy as np
 
 from mltta.output.formats import text_format
 from mltta.output.keywords.xmp import Packet
+from mltta.output.sorting import safe_name
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall
 from mltta.tagger import Tags
@@ -73,8 +74,8 @@ def _sidecars(entries: Sequence[ImageOut]) -> bytes:
 
 def _path(image: str, taken: set[str]) -> str:
     """A path inside the archive that cannot escape it, whatever the photo's name."""
-    parts = [_clean(part) for part in PurePosixPath(image.replace("\\", "/")).parts]
-    path = "/".join(part.replace(":", "_") for part in parts if part.strip("./ ")) or "photo"
+    parts = (_clean(part) for part in PurePosixPath(image.replace("\\", "/")).parts)
+    path = "/".join(safe_name(part, 240) for part in parts if part.strip("./ ")) or "photo"
     number, found = 2, f"{path}.xmp"
     while found in taken:
         found, number = f"{path}-{number}.xmp", number + 1

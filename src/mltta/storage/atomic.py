@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import platform
@@ -51,7 +52,10 @@ def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
     if file.exists() and not file.is_file():  # devices and pipes cannot be replaced
         yield file
         return
-    file = file.resolve() if file.is_symlink() else file
+    if file.is_symlink():
+        file = file.resolve()
+        if not file.exists():  # whoever made the link may not mean us to create its target
+            raise FileNotFoundError(errno.ENOENT, "a link to a file that does not exist", str(file))
     for old in _abandoned(file):
         old.unlink(missing_ok=True)
     part = file.with_name(f"{_stem(file)}{_MACHINE}-{os.getpid()}-{next(_number)}")
@@ -65,6 +69,20 @@ def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
+
+
+def refuse_links(target: Path, folder: Path) -> None:
+    """Raise OSError if a path below a folder leads through a link, and so possibly out of it."""
+    for part in (target, *target.parents):
+        if part == folder:
+            return
+        if part.is_symlink():
+            raise OSError(errno.ELOOP, "a link, which may lead to another folder; remove it", str(part))
+
+
+def not_followed(path: str, flags: int) -> int:
+    """An opener that refuses links, for files that are ours alone."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _stem(file: Path) -> str:
