@@ -127,13 +127,9 @@ def _from_folder(
     import open_clip
 
     if not (folder / folder_.CONFIG).is_file():
-        also = next(
-            (
-                f"; of its pickled weights ({name}) only tensors can be read, with the architecture: --model "
-                f"ViT-B-16 --weights {folder / name}"
-                for name in folder_.pickled(folder)
-            ),
-            "",
+        named = "".join(folder_.pickled(folder)[:1])
+        also = (
+            f"; to read pickled weights, give an architecture and --weights {folder / named}" if named else ""
         )
         raise WeightsError(f"{folder} is not a model folder: open_clip_config.json is missing{also}")
     try:

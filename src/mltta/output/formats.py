@@ -98,11 +98,7 @@ def text_format(format: str, wide: bool = False) -> TextFormat | None:
 
 
 def csv_lines(wide: bool = False, end: str = "\r\n", raw: bool = False) -> TextFormat:
-    """One row per label, or one row per image; a terminal converts "\\n" to the line ends of the system.
-
-    Args:
-        raw: keep texts that a spreadsheet would read as formulas; otherwise they get an apostrophe.
-    """
+    """Rows per label or per image; a terminal converts "\\n" to line ends. ``raw`` keeps what would be formulas."""
     cell = partial(_cell, raw=raw)
 
     def text(rows: Iterable[Iterable[Any]]) -> str:
@@ -158,9 +154,8 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
         console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
         console.print(escaped(record["image"]), style="bold", markup=False, soft_wrap=True)
         if not record["labels"]:
-            console.print(
-                "  " + escaped(record.get("note", NONE_SHOWN)), style="dim", markup=False, soft_wrap=True
-            )
+            note = "  " + escaped(record.get("note", NONE_SHOWN))
+            console.print(note, style="dim", markup=False, soft_wrap=True)
             return page.getvalue()
         table = Table(box=None, show_header=False, padding=(0, 1))
         for item in record["labels"]:

@@ -51,13 +51,13 @@ def media_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def checked(kind: Any, content: Any) -> Any:
+def checked(kind: Any, content: Any, *where: str | int) -> Any:
     """Validate content against an API model; errors name the field."""
     try:
         return (kind.model_validate_json if isinstance(content, bytes) else kind.model_validate)(content)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part)[:80] for part in first["loc"]) or "the body"
+        place = ".".join(str(part)[:80] for part in (*where, *first["loc"])) or "the body"
         raise Refused(422, f"{place}: {first['msg']}") from None
     except (RecursionError, ValueError, UnicodeError):
         raise Refused(422, "the body is not valid JSON") from None
@@ -77,9 +77,7 @@ def _parsed(body: bytes, limits: Limits) -> TagCall:
         check_parts(body, *room_of(limits))
     except TooMuch:
         most = f"{limits.images} images and {limits.labels:,} labels"
-        raise Refused(
-            413, f"the body has too many parts or too much text; the limit per request is {most}"
-        ) from None
+        raise Refused(413, f"too many parts or too much text; the limit per request is {most}") from None
     return checked(TagCall, body)  # type: ignore[no-any-return]
 
 
@@ -94,7 +92,7 @@ def read_export(body: bytes) -> ExportCall:
         raise Refused(422, "the body is not valid JSON") from None
     entries = held.get("images") if isinstance(held, dict) else None
     if isinstance(entries, list):
-        held["images"] = [checked(ImageOut, entry) for entry in entries]
+        held["images"] = [checked(ImageOut, entry, "images", n) for n, entry in enumerate(entries)]
     return checked(ExportCall, held)  # type: ignore[no-any-return]
 
 

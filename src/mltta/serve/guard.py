@@ -110,7 +110,9 @@ class Guard:
             self.metrics.calls.labels(route, status).inc()
             self.metrics.seconds.labels(route).observe(seconds)
             # log neither the query, which may contain anything, nor headers, which may contain the token
-            log.info("%s %s %d %.0f ms", scope["method"], _printable(scope["path"]), status, 1000 * seconds)
+            log.info(
+                "%s %s %d %.0f ms", scope["method"], ascii(scope["path"][:200])[1:-1], status, 1000 * seconds
+            )
 
     def _check(self, path: str, headers: Headers, heavy: bool) -> None:
         host = headers.get("host", "").lower()
@@ -208,7 +210,3 @@ async def refusal(refused: Refused, body: Body) -> JSONResponse:
     await body.hear_out()
     headers = refused.headers if body.done else {**refused.headers, "connection": "close"}
     return JSONResponse({"error": refused.message}, refused.status, headers)
-
-
-def _printable(path: str) -> str:
-    return path[:200].encode("ascii", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")

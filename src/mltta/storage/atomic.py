@@ -25,12 +25,12 @@ _ABANDONED = 24 * 3600.0
 
 
 def write(file: Path, content: bytes, *, durable: bool = True) -> None:
-    """Replace a file's content atomically; on OSError the old file is unchanged.
+    """Replace a file's content atomically; on OSError the old file is unchanged. A link is replaced, not followed.
 
     Args:
         durable: sync to disk, so that even a power failure leaves the old or the new file.
     """
-    with replacing(file, durable=durable) as part:
+    with replacing(file, durable=durable, follow=False) as part:
         part.write_bytes(content)
 
 
@@ -47,18 +47,22 @@ def writing(path: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
+def replacing(file: Path, *, durable: bool = True, follow: bool = True) -> Iterator[Path]:
     """Yield a temporary path, which replaces the file if the block succeeds."""
-    if file.exists() and not file.is_file():  # devices and pipes cannot be replaced
+    linked = file.is_symlink()
+    if (
+        file.exists() and not file.is_file() and (follow or not linked)
+    ):  # devices and pipes cannot be replaced
         yield file
         return
-    if file.is_symlink():
+    if linked and follow:
         file = file.resolve()
         if not file.exists():  # whoever made the link may not mean us to create its target
             raise FileNotFoundError(errno.ENOENT, "a link to a file that does not exist", str(file))
     for old in _abandoned(file):
         old.unlink(missing_ok=True)
     part = file.with_name(f"{_stem(file)}{_MACHINE}-{os.getpid()}-{next(_number)}")
+    part.open("xb").close()  # ours, and not a link that someone put there
     try:
         yield part
         if durable:
