@@ -30,7 +30,7 @@ with atheris.instrument_imports(include=["mltta"]) if atheris else contextlib.nu
     from mltta.output.keywords.jpeg import XMP, Jpeg
     from mltta.output.keywords.xmp import Packet
     from mltta.output.tags_journal import FORMAT, TagsJournal
-    from mltta.serve.bodies import TooMuch, check_parts, room_of
+    from mltta.serve.bodies import fits, room_of
     from mltta.serve.calls import Refused, read_call, read_export
     from mltta.serve.offer import Limits
     from mltta.storage.checksums import sealed
@@ -39,7 +39,7 @@ with atheris.instrument_imports(include=["mltta"]) if atheris else contextlib.nu
 #: more than any input that libFuzzer makes
 LARGEST = 1 << 16
 #: errors that say what is wrong with an input
-EXPECTED = (MlttaError, Refused, TooMuch)
+EXPECTED = (MlttaError, Refused)
 LIMITS = Limits(images=4, labels=20)
 PLACE = Path(tempfile.mkdtemp(prefix="mltta-fuzz-"))
 
@@ -125,8 +125,7 @@ def requests(data: bytes) -> None:
     if kind == b"export":
         read_export(body)
         return
-    with contextlib.suppress(TooMuch):
-        check_parts(body, *room_of(LIMITS))
+    fits(body, *room_of(LIMITS))
 
     async def receive() -> dict[str, object]:
         return {"type": "http.request", "body": body, "more_body": False}

@@ -79,7 +79,7 @@ def written(path: Path, lines: list[dict]) -> Path:
 @pytest.mark.parametrize("what", WRONG)
 def test_a_record_with_a_valid_checksum_and_wrong_content_is_named(tmp_path, what):
     journal = written(tmp_path, [HEAD, RECORD, WRONG[what]])
-    with pytest.raises(MlttaError, match=r"line 3: is intact, but not what") as caught:
+    with pytest.raises(MlttaError, match=r"line 3: is intact, but not from") as caught:
         used(tmp_path)
     assert str(journal) in str(caught.value)
     assert not (tmp_path / "tags.html").exists()
@@ -88,7 +88,7 @@ def test_a_record_with_a_valid_checksum_and_wrong_content_is_named(tmp_path, wha
 @pytest.mark.parametrize("what", HEADS)
 def test_a_head_with_wrong_content_is_named(tmp_path, what):
     written(tmp_path, [HEADS[what], RECORD])
-    with pytest.raises(MlttaError, match="line 1: is intact, but not what"):
+    with pytest.raises(MlttaError, match="line 1: is intact, but not from"):
         used(tmp_path)
 
 

@@ -13,7 +13,7 @@ from mltta.errors import MlttaError
 from mltta.storage.checksums import CHECKSUM, of_bytes, sealed, unsealed
 from mltta.storage.folders import Folder
 from mltta.storage.reading import parse_json
-from mltta.storage.rules import either, list_of, nothing, table, text, whole
+from mltta.storage.rules import list_of, optional, table, text, whole
 
 FORMAT, PLAN, LISTS = "mltta-plan-1", "_plan.json", "_lists"
 #: photos in the smallest shards, number of shards before the size doubles, and photos in the largest
@@ -22,11 +22,11 @@ SMALLEST, STEPS, LARGEST = 32, 16, 1024
 
 _NAMES, _NAME, _COUNT = list_of(text(1 << 16), 10**7), text(1 << 16), whole(1 << 40)
 _SHARD = table(
-    dict.fromkeys(("kind", "base", "of", "crc32"), _NAME)
-    | dict.fromkeys(("number", "start", "count"), _COUNT)
+    dict.fromkeys(["kind", "base", "of", "crc32"], _NAME)
+    | dict.fromkeys(["number", "start", "count"], _COUNT)
 )
 _PLAN = table(
-    {"format": _NAME, "sources": _NAMES, "shard size": either(nothing, _COUNT), "skipped": text(1 << 20)}
+    {"format": _NAME, "sources": _NAMES, "shard size": optional(_COUNT), "skipped": text(1 << 20)}
     | {"shards": list_of(_SHARD, 10**7), CHECKSUM: _NAME}
 )
 
@@ -75,9 +75,7 @@ def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) ->
         held = unsealed(folder.read(PLAN), FORMAT)
     if held is not None:
         if not _PLAN(held):
-            raise MlttaError(
-                f"{folder}/{PLAN} is intact, but not what `mltta tag --ray` writes; use another -o"
-            )
+            raise MlttaError(f"{folder}/{PLAN} is intact, but not from `mltta tag --ray`; use another -o")
         if any(held[name] != value for name, value in said.items()):
             raise MlttaError(
                 f"{folder} was created from {', '.join(held['sources'])} in shards of "

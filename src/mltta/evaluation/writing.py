@@ -19,6 +19,7 @@ from mltta.evaluation.rows import Outcomes, line_of, row_bytes, row_of
 from mltta.methods.base import State
 from mltta.session.scorer import Scored
 from mltta.storage import atomic, checksums
+from mltta.storage.atomic import not_followed
 from mltta.storage.lock import locked
 from mltta.storage.reading import reading
 from mltta.storage.tensors import to_bytes
@@ -65,7 +66,7 @@ class ResultWriter:
                 held.unlink()  # it is damaged
             stack.enter_context(locked(folder / ".lock", str(folder)))
             self._records, self._scores = (
-                stack.enter_context(open(folder / name, "ab+", opener=atomic.not_followed))
+                stack.enter_context(open(folder / name, "ab+", opener=not_followed))
                 for name in ("images.jsonl", "scores.f32")
             )
             if fresh:

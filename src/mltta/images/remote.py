@@ -34,19 +34,17 @@ def fetch(
     Args:
         public: only from public hosts, so that a server's internal network cannot be read.
         most: maximum number of bytes (default: MOST_BYTES).
-        seconds: time limit from the first to the last byte, if shorter than LONGEST.
-        hold: is told the number of bytes of each piece, and may raise an error.
+        seconds: time limit until the last byte (at most LONGEST).
+        hold: receives the size of each piece, and may raise an error.
     """
     most = MOST_BYTES if most is None else most
     allowed = LONGEST if seconds is None else min(seconds, LONGEST)
     end = time.monotonic() + allowed
     # no other handlers, so redirects cannot lead to files or other protocols
     opener = urllib.request.OpenerDirector()
-    ways: list[Any] = [_Web(end, public)]
-    if not public:  # a proxy would resolve names itself
-        ways.append(urllib.request.ProxyHandler())
-    ways += [urllib.request.HTTPRedirectHandler(), urllib.request.HTTPDefaultErrorHandler()]
-    for handler in (*ways, urllib.request.HTTPErrorProcessor()):
+    ways: list[Any] = [urllib.request.HTTPRedirectHandler(), urllib.request.HTTPDefaultErrorHandler()]
+    ways += [] if public else [urllib.request.ProxyHandler()]  # a proxy would resolve names itself
+    for handler in (_Web(end, public), *ways, urllib.request.HTTPErrorProcessor()):
         opener.add_handler(handler)
     try:
         if allowed <= 0:
@@ -69,8 +67,7 @@ def fetch(
         raise ImageError(f"{url}: the server responded with {error.code} {shorten(error.reason)}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         if time.monotonic() >= end:
-            said = f"slower than {max(0.0, allowed):.0f} seconds; download it first"
-            raise ImageError(f"{url}: {said}") from None
+            raise ImageError(f"{url}: slower than {max(0, allowed):.0f} seconds; download it first") from None
         reason = getattr(error, "reason", None) or error
         if isinstance(reason, TimeoutError):
             raise ImageError(f"{url}: no response within {PATIENCE:.0f} seconds; try again later") from None

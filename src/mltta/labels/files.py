@@ -25,8 +25,7 @@ def listed(content: str) -> list[str]:
     lines = content.splitlines()
     if (longest := max(map(len, lines), default=0)) > _LONGEST:
         raise LabelError(f"A line of labels has {longest:,} characters; the limit is {_LONGEST:,}.")
-    lines = [_COMMENT.sub("", line) for line in lines]
-    return [label for line in lines if (label := _BULLET.sub("", line).strip())]
+    return [label for line in lines if (label := _BULLET.sub("", _COMMENT.sub("", line)).strip())]
 
 
 def read_label_text(path: Path, how: str) -> str:

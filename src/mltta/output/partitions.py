@@ -85,8 +85,9 @@ class Partitions:
             said = f"{self.folder}/{MANIFEST} is damaged, so its parts cannot be verified; {OTHERWISE}"
             raise MlttaError(said)
         if not _MANIFEST(held):
-            said = f"is intact, but not what `mltta tag --ray` writes; {OTHERWISE}"
-            raise MlttaError(f"{self.folder}/{MANIFEST} {said}")
+            raise MlttaError(
+                f"{self.folder}/{MANIFEST} is intact, but not from `mltta tag --ray`; {OTHERWISE}"
+            )
         self.settings, self.count, self._old = held["settings"], held["shards"], held["format"] == OLD
         self.parts = {one["shard"]: Part(**one) for one in held["parts"]}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mltta.storage.rules import either, flag, list_of, mapping, matches, nothing, number, table, text, whole
+from mltta.storage.rules import either, flag, list_of, mapping, matches, number, optional, table, text, whole
 
 #: characters of a name, of a thumbnail and of a heat map, and labels of a record: above what is written
 _NAME, _PICTURE, _HEAT, _MOST = text(1 << 16), 4 << 20, 1 << 20, 1 << 17
@@ -15,7 +15,7 @@ _FAILED = table({"image": _NAME, "error": _NAME})
 _TAGGED = table(
     {"image": _NAME, "present": _NAMES, "labels": _SCORES},
     {
-        "note": either(nothing, _NAME),
+        "note": optional(_NAME),
         "thumbnail": matches(_BASE64, _PICTURE),
         "where": mapping(_NAME, matches(_BASE64, _HEAT), _MOST),
     },
@@ -23,16 +23,10 @@ _TAGGED = table(
 _SETTINGS = mapping(_NAME, lambda _: True, 1000)
 _FORMAT = list_of(either(text(20), flag), 2, 2)
 #: a file's size and time
-is_stamp = either(nothing, list_of(whole(1 << 80, -(1 << 80)), 2, 2))
+is_stamp = optional(list_of(whole(1 << 80, -(1 << 80)), 2, 2))
+_CRC = matches("[0-9a-f]{8}", 9)
 #: the state of a written file
-is_seal = table(
-    {
-        "written": whole(1 << 62),
-        "of": matches("[0-9a-f]{8}", 9),
-        "as": either(nothing, _FORMAT),
-        "file": _NAME,
-    }
-)
+is_seal = table({"written": whole(1 << 62), "of": _CRC, "as": optional(_FORMAT), "file": _NAME})
 
 
 def are_settings(held: Any) -> bool:

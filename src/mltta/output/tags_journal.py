@@ -149,5 +149,4 @@ class TagsJournal:
         self._file.truncate(place)  # remove a truncated line
 
     def _wrong(self, number: int) -> MlttaError:
-        said = f"is intact, but not what `mltta tag` writes; {OTHERWISE}"
-        return MlttaError(f"{self.path}, line {number}: {said}")
+        return MlttaError(f"{self.path}, line {number}: is intact, but not from `mltta tag`; {OTHERWISE}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ _CALL = _errors(*(code for code in _SAYS if code != 404))
 def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool = False) -> FastAPI:
     """Create the application, without the guard in front of it."""
     limits = offer.limits
+    fetching: set[Request] = set()  # requests whose URLs are being fetched
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -82,8 +83,14 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         asked, sent = await read_call(request, limits)
         start = time.perf_counter()
         choice = offer.choice(**asked.model_dump(include=offer.CHOICE))
-        with guard_fetches(asked):
+        fetches = allow_urls and any(image.url is not None for image in asked.images)
+        if fetches and len(fetching) >= max(1, limits.calls // 2):  # the rest is for callers that send images
+            raise full()
+        fetching.update([request] if fetches else [])
+        try:
             sources = await sources_of(sent, limits, request.scope["mltta.body"].take, allow_urls=allow_urls)
+        finally:
+            fetching.discard(request)
         picky = asked.threshold is not None or asked.top_k is not None
         decision = Decision(asked.threshold, asked.top_k) if picky else None
         photos = [
@@ -97,21 +104,6 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         return TagAnswer(
             model=choice.model, method=choice.method, labels=count, images=entries, seconds=seconds
         )
-
-    fetching = 0
-
-    @contextmanager
-    def guard_fetches(asked: TagCall) -> Iterator[None]:
-        """Keep half of the calls for callers that send their images."""
-        nonlocal fetching
-        fetches = allow_urls and any(image.url is not None for image in asked.images)
-        if fetches and fetching >= max(1, limits.calls // 2):
-            raise full()
-        fetching += fetches
-        try:
-            yield
-        finally:
-            fetching -= fetches
 
     async def answered(job: Job, request: Request) -> list[Answered]:
         """Wait for the engine, unless it takes too long or the client has disconnected."""
@@ -136,8 +128,8 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         """Export entries of results as CSV, as JSON, or as XMP sidecars in a zip."""
         if media_type(request) != "application/json":
             raise Refused(415, "unsupported media type: send application/json")
-        asked = await apart(read_export, await request.body())
-        content, kind, name = await apart(export, asked)
+        (asked,) = await apart(read_export, (await request.body(),))
+        ((content, kind, name),) = await apart(export, (asked,))
         return Response(content, 200, {"content-disposition": f'attachment; filename="{name}"'}, kind)
 
     @app.get("/v1/models", summary="Models")

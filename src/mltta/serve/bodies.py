@@ -5,12 +5,7 @@ from __future__ import annotations
 from mltta.serve.offer import Limits
 
 #: bytes counted at once; another thread may run after each piece
-_PIECE = 1 << 20
-_QUOTE, _BACKSLASH = b'"', ord("\\")
-
-
-class TooMuch(Exception):
-    """A body with more parts or text than any valid request."""
+_PIECE, _QUOTE, _BACKSLASH = 1 << 20, b'"', ord("\\")
 
 
 def room_of(limits: Limits) -> tuple[int, int]:
@@ -22,13 +17,13 @@ def room_of(limits: Limits) -> tuple[int, int]:
     return 1000 + 16 * limits.images + 4 * limits.labels, text
 
 
-def check_parts(body: bytes, parts: int, text: int) -> None:
-    """Raise TooMuch if JSON has too many parts, or too much text outside the field "data".
+def fits(body: bytes, parts: int, text: int) -> bool:
+    """Whether JSON has at most so many parts, and so many bytes of text outside the field "data".
 
     Parts are strings, commas, opening brackets and escaped quotes.
     """
     if _count(body, _QUOTE, 0, len(body), 2 * parts) > 2 * parts:
-        raise TooMuch
+        return False
     at, last = 0, b""
     while True:
         start = body.find(_QUOTE, at)
@@ -41,21 +36,19 @@ def check_parts(body: bytes, parts: int, text: int) -> None:
             close = body.find(_QUOTE, at)
             parts -= 1
             if close < 0:
-                return  # the parser reports it
+                return True  # the parser reports it
             first = close
             while first > at and body[first - 1] == _BACKSLASH and close - first <= text:
                 first -= 1
             text -= close - (first if named_data else at)
             at = close + 1
             if min(parts, text) < 0:
-                raise TooMuch
+                return False
             if (close - first) % 2 == 0:
                 last = body[start + 1 : close] if close - start == 5 else b""
                 break
-        if parts < 0:
-            raise TooMuch
-        if start < 0:
-            return
+        if parts < 0 or start < 0:
+            return parts >= 0
 
 
 def _count(body: bytes, mark: bytes, start: int, end: int, most: int) -> int:

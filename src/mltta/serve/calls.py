@@ -21,13 +21,13 @@ from mltta.errors import ImageError
 from mltta.images.decode import image_size
 from mltta.images.find import is_url
 from mltta.images.remote import fetch
-from mltta.serve.bodies import TooMuch, check_parts, room_of
+from mltta.serve.bodies import fits, room_of
 from mltta.serve.offer import Limits
 from mltta.serve.schema import FIELDS, ExportCall, ImageIn, ImageOut, TagCall
 
 _T = TypeVar("_T")
-#: URLs that one call fetches at once
-_FETCHES = 4
+#: threads of one call, and so the URLs that it fetches at once
+_THREADS = 4
 #: parts and bytes of text of an export: about 6,000 images with 10 labels each
 _EXPORT = 500_000, 32 << 20
 
@@ -63,31 +63,28 @@ def checked(kind: Any, content: Any, *where: str | int) -> Any:
         raise Refused(422, "the body is not valid JSON") from None
 
 
-async def apart(run: Callable[..., _T], *given: Any) -> _T:
-    """Run a function in a thread of its own: no caller waits for a thread that works for another."""
-    pool = ThreadPoolExecutor(1, "mltta-call")
+async def apart(run: Callable[..., _T], *calls: tuple[Any, ...]) -> list[_T]:
+    """Call a function in threads of this request alone: no caller waits for a thread that works for another."""
+    pool, loop = ThreadPoolExecutor(_THREADS, "mltta-call"), asyncio.get_running_loop()
     try:
-        return await asyncio.get_running_loop().run_in_executor(pool, run, *given)
+        return await asyncio.gather(*(loop.run_in_executor(pool, run, *given) for given in calls))
     finally:
-        pool.shutdown(wait=False)
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _parsed(body: bytes, limits: Limits) -> TagCall:
-    try:
-        check_parts(body, *room_of(limits))
-    except TooMuch:
+    if not fits(body, *room_of(limits)):
         most = f"{limits.images} images and {limits.labels:,} labels"
-        raise Refused(413, f"too many parts or too much text; the limit per request is {most}") from None
+        raise Refused(413, f"too many parts or too much text; the limit per request is {most}")
     return checked(TagCall, body)  # type: ignore[no-any-return]
 
 
 def read_export(body: bytes) -> ExportCall:
     """Parse a request for an export, entry by entry, so that other threads can run in between."""
+    if not fits(body, *_EXPORT):
+        raise Refused(413, "too many images or labels in one export; export fewer at once")
     try:
-        check_parts(body, *_EXPORT)
         held = from_json(body)
-    except TooMuch:
-        raise Refused(413, "too many images or labels in one export; export fewer at once") from None
     except (ValueError, RecursionError):
         raise Refused(422, "the body is not valid JSON") from None
     entries = held.get("images") if isinstance(held, dict) else None
@@ -102,7 +99,7 @@ async def read_call(request: Request, limits: Limits) -> tuple[TagCall, list[Sen
     if (kind := media_type(request)) == "multipart/form-data":
         asked, sent = await _from_form(request, limits)
     elif kind == "application/json":
-        asked = await apart(_parsed, await request.body(), limits)
+        (asked,) = await apart(_parsed, (await request.body(), limits))
         sent = [(one.name or one.url or f"image {n}", one) for n, one in enumerate(asked.images, start=1)]
     else:
         raise Refused(415, "send multipart/form-data with the fields images and labels, or application/json")
@@ -171,13 +168,7 @@ async def sources_of(
     if not allow_urls and any(isinstance(image, ImageIn) and image.url is not None for _, image in sent):
         raise Refused(422, "this server does not fetch URLs; send the image itself")
     end = time.monotonic() + limits.seconds / 2  # the rest is for tagging
-    pool = ThreadPoolExecutor(_FETCHES, "mltta-call")
-    loop = asyncio.get_running_loop()
-    waiting = [loop.run_in_executor(pool, _source, *one, limits, end, hold) for one in sent]
-    try:
-        return await asyncio.gather(*waiting)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    return await apart(_source, *((*one, limits, end, hold) for one in sent))
 
 
 def _source(

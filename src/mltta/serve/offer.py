@@ -68,9 +68,8 @@ class Limits:
         for field in dataclasses.fields(self):
             if getattr(self, field.name) < 1:
                 raise ConfigError(f"--limit {field.name}: must be an integer of at least 1")
-        for name, most in (("images", MOST_IMAGES), ("labels", MOST_LABELS)):
-            if getattr(self, name) > most:
-                raise ConfigError(f"--limit {name}: must be at most {most:,}")
+        if self.images > MOST_IMAGES or self.labels > MOST_LABELS:
+            raise ConfigError(f"--limit: at most {MOST_IMAGES:,} images and {MOST_LABELS:,} labels")
 
     @classmethod
     def of(cls, given: list[str]) -> Limits:

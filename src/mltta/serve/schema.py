@@ -11,6 +11,7 @@ from mltta.labels.sets import MOST_LABELS
 from mltta.serve.offer import MOST_IMAGES
 
 _REF = "#/components/schemas/{model}"
+_Names = Annotated[list[str], Field(max_length=MOST_LABELS)]
 _EXAMPLE: Any = {
     "images": [{"name": "kitchen.jpg", "data": "/9j/4AAQSkZJRgABAQ…"}],
     "labels": ["cup", "table", "cat | kitty"],
@@ -40,7 +41,7 @@ class TagCall(Strict):
 
     images: Annotated[list[ImageIn], Field(min_length=1, max_length=MOST_IMAGES)]
     labels: Annotated[
-        Annotated[list[str], Field(max_length=MOST_LABELS)] | str | None,
+        _Names | str | None,
         Field(description="A list of labels, with synonyms as in 'cat | kitty', or a label set."),
     ] = None
     model: Annotated[str | None, Field(description="A model of /v1/models.")] = None
@@ -71,6 +72,9 @@ class Label(BaseModel):
     score: Annotated[float, Field(ge=0, le=1)]
 
 
+_Scores = Annotated[list[Label], Field(max_length=MOST_LABELS)]
+
+
 class Heat(BaseModel):
     """Heat map of a label, row by row from the top left; the highest value is 255."""
 
@@ -92,13 +96,8 @@ class ImageOut(BaseModel):
     image: str
     error: str | None = None
     note: Annotated[str | None, Field(description="Why no label is shown, if none is.")] = None
-    present: Annotated[
-        list[str] | None, Field(max_length=MOST_LABELS, description="The labels shown, best first.")
-    ] = None
-    labels: Annotated[
-        list[Label] | None,
-        Field(max_length=MOST_LABELS, description="The labels shown, or all if requested."),
-    ] = None
+    present: Annotated[_Names | None, Field(description="The labels shown, best first.")] = None
+    labels: Annotated[_Scores | None, Field(description="The labels shown, or all if requested.")] = None
     where: dict[str, Heat] | None = None
     captions: dict[str, list[Caption]] | None = None
     ms: Annotated[float | None, Field(description="Share of the batch's time, in milliseconds.")] = None

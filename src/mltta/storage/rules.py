@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
@@ -31,6 +30,10 @@ def either(*rules: Rule) -> Rule:
     return lambda value: any(rule(value) for rule in rules)
 
 
+def optional(rule: Rule) -> Rule:
+    return lambda value: value is None or rule(value)
+
+
 def table(required: Mapping[str, Rule], optional: Mapping[str, Rule] | None = None) -> Rule:
     """An object with these fields and no others."""
     rules = {**required, **(optional or {})}
@@ -44,21 +47,13 @@ def table(required: Mapping[str, Rule], optional: Mapping[str, Rule] | None = No
 
 def mapping(names: Rule, values: Rule, most: int) -> Rule:
     """An object with any names that fit."""
-    return lambda value: (
-        isinstance(value, dict)
-        and len(value) <= most
-        and all(names(name) and values(own) for name, own in value.items())
-    )
+    pairs = list_of(lambda pair: names(pair[0]) and values(pair[1]), most)
+    return lambda value: isinstance(value, dict) and pairs(list(value.items()))
 
 
 def number(most: float, least: float | None = None) -> Rule:
-    low = -most if least is None else least
-    return lambda value: type(value) in (int, float) and math.isfinite(value) and low <= value <= most
+    return lambda value: type(value) in (int, float) and (-most if least is None else least) <= value <= most
 
 
 def flag(value: Any) -> bool:
     return isinstance(value, bool)
-
-
-def nothing(value: Any) -> bool:
-    return value is None

@@ -106,8 +106,9 @@ def checked_archive(path: Path) -> list[str]:
             raise WeightsError(f"{path} was refused: it lists more parts than any weights file")
     with zipfile.ZipFile(path) as archive:
         if sum(part.file_size for part in archive.infolist()) > 2 * path.stat().st_size + _MOST_LISTED:
-            said = "is compressed, which PyTorch's files are not: unpack it and save it again"
-            raise WeightsError(f"{path} {said}")
+            raise WeightsError(
+                f"{path} is compressed, which PyTorch's files are not: unpack and save it again"
+            )
         return archive.namelist()
 
 
@@ -117,18 +118,14 @@ def _plain(found: Any, path: Path) -> Any:
 
     kinds = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}
     kinds |= {torch.int8, torch.int16, torch.int32, torch.int64, torch.float8_e4m3fn, torch.float8_e5m2}
-    named = found.items() if isinstance(found, dict) else [("the tensor", found)]
-    inner = found.get("state_dict") if isinstance(found, dict) else None
+    held = dict(found) if isinstance(found, dict) else {"the tensor": found}
+    held |= held["state_dict"] if isinstance(held.get("state_dict"), dict) else {}
     total = 0
-    for name, value in [*named, *(inner.items() if isinstance(inner, dict) else ())]:
-        if not isinstance(value, torch.Tensor):
-            continue
+    for name, value in ((name, one) for name, one in held.items() if isinstance(one, torch.Tensor)):
         dense = value.layout is torch.strided and value.device.type == "cpu" and not value.is_nested
         size = value.numel() * value.element_size() if dense and value.dtype in kinds else -1
         if not 0 <= size <= value.untyped_storage().nbytes():
-            said = (
-                f"{str(name)[:80]} is not a dense tensor of ordinary numbers ({value.dtype}, {value.layout})"
-            )
+            said = f"{str(name)[:80]} is not a dense tensor of numbers ({value.dtype}, {value.layout})"
             raise WeightsError(f"{path} was refused: {said}")
         total += size
     if total > 4 * path.stat().st_size:  # tied weights are stored once
