@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import json
 import logging
 import os
@@ -16,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union, get_args
 
 from mltta.errors import LabelError
+from mltta.labels.entries import LEVEL, csv_column, read_entry, read_lines, read_tree
 from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown, unwritable
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
@@ -32,8 +31,7 @@ _HOW = (
     "a comma-separated string such as 'dog, traffic light', or a .txt, .json or .csv file."
 )
 
-_COMMENT = re.compile(r"(^|\s)#.*")
-_BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
+_COMMA = re.compile("[,，、]")
 log = logging.getLogger("mltta")
 
 #: what the prompts of a built-in set say, and which words name its labels in captions
@@ -55,6 +53,8 @@ class LabelSet:
     texts: tuple[str, ...]
     synonyms: tuple[tuple[str, ...], ...]
     source: str = "list"
+    #: what is shown and written for each label, as a path such as "animal|dog"; empty: the names
+    titles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -65,9 +65,9 @@ class LabelSet:
                 f"{len(self.texts)} texts and {len(self.synonyms)} tuples of synonyms."
             )
         first: dict[str, int] = {}
-        entries = zip(self.names, self.texts, self.synonyms, strict=True)
-        for position, (name, text, words) in enumerate(entries, start=1):
-            for value in (name, text, *words):
+        entries = zip(self.names, self.texts, self.synonyms, self.titles or self.names, strict=True)
+        for position, (name, text, words, title) in enumerate(entries, start=1):
+            for value in (name, text, *words, title):
                 if not isinstance(value, str):
                     raise _not_a_string(value, position, self.source)
                 if not label_key(value):
@@ -89,6 +89,16 @@ class LabelSet:
         """Whether this is a published list, whose texts and synonyms are not changed."""
         return self.source in OFFICIAL
 
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """What is written for each label: a path such as "animal|dog"."""
+        return self.titles or tuple(name.replace(LEVEL, "/") for name in self.names)
+
+    @property
+    def display(self) -> tuple[str, ...]:
+        """What is shown for each label: the last level of its path."""
+        return tuple(title.rpartition(LEVEL)[2] for title in self.titles) or self.names
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -98,7 +108,8 @@ class LabelSet:
     def pick(self, places: Sequence[int]) -> LabelSet:
         """Return the labels at some positions."""
         names, texts = (tuple(part[i] for i in places) for part in (self.names, self.texts))
-        return LabelSet(names, texts, tuple(self.synonyms[i] for i in places), self.source)
+        titles = tuple(self.titles[i] for i in places) if self.titles else ()
+        return LabelSet(names, texts, tuple(self.synonyms[i] for i in places), self.source, titles)
 
     def index(self, name: str) -> int:
         """Return the position of a label by name or text, ignoring case and spacing."""
@@ -158,9 +169,9 @@ class LabelSet:
                 raise LabelError(f"{path} contains {kinds}.")
         elif suffix == ".csv":
             with reading(path, LabelError, "save it as a table with one label per line"):
-                entries = _csv_column(content)
+                entries = csv_column(content)
         else:
-            entries = _listed(content)
+            entries = read_tree(content) if "\n\t" in content else read_lines(content)
         if len(entries) > MOST_LABELS:
             raise LabelError(f"{path} contains {len(entries):,} labels; the limit is {MOST_LABELS:,}.")
         return cls._of_entries(entries, str(path))
@@ -174,39 +185,39 @@ class LabelSet:
             return cls.from_file(labels)
         if "," not in labels and ("/" in labels or "\\" in labels):
             raise LabelError(f"No such file: {labels}. {_HOW}")
-        return cls._of_entries(labels.split(",") if labels else [], "list")
+        return cls._of_entries(_COMMA.split(labels) if labels else [], "list")
 
     @classmethod
     def _of_entries(cls, entries: Iterable[Any] | Mapping[Any, Any], source: str) -> LabelSet:
         """Make a set from strings, {"name", "text", "synonyms"} objects or a mapping label -> synonyms."""
         if isinstance(entries, Mapping):
             entries = [{"name": name, "synonyms": synonyms} for name, synonyms in entries.items()]
-        found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
+        found: dict[str, tuple[str, str, tuple[str, ...], str]] = {}
         twice: list[str] = []
         for position, entry in enumerate(entries, start=1):
-            fields = entry if isinstance(entry, Mapping) else {"name": entry}
-            if isinstance(entry, str) and "|" in entry:  # "cat | kitty": a label and its synonyms
-                own, *others = entry.split("|")
-                fields = {"name": own, "synonyms": [word for word in others if word.strip()]}
+            fields = read_entry(entry) if isinstance(entry, str) else entry
+            if not isinstance(fields, Mapping):
+                raise _not_a_string(entry, position, source)
             name = fields.get("name")
             text = fields.get("text", name)
             if not isinstance(name, str) or not isinstance(text, str):
                 raise _not_a_string(entry, position, source)
-            words = _tidy_synonyms(fields.get("synonyms", ()), name)
+            words, title = _tidy_synonyms(fields.get("synonyms", ()), name), fields.get("title", "")
             key = label_key(name)
             if key and key in found:
                 twice.append(name.strip())
-                name, text, known = found[key]
+                name, text, known, title = found[key]
                 words = tuple(dict.fromkeys((*known, *words)))
-            found[key] = name.strip(), _readable(text), words
+            found[key] = name.strip(), _readable(text), words, title
         if twice:
             said = ", ".join(map(repr, twice[:5])) + (" …" if len(twice) > 5 else "")
             log.warning(
                 "%s: removed %d duplicate(s): %s. Case, spaces and underscores are ignored",
                 *("labels" if source == "list" else source, len(twice), said),
             )
-        names, texts, synonyms = zip(*found.values(), strict=True) if found else ((), (), ())
-        return cls(names, texts, synonyms, source)
+        names, texts, synonyms, titles = zip(*found.values(), strict=True) if found else ((), (), (), ())
+        titles = tuple(title or name.replace(LEVEL, "/") for title, name in zip(titles, names, strict=True))
+        return cls(names, texts, synonyms, source, titles if titles != names else ())
 
 
 @cache
@@ -238,16 +249,6 @@ def _with_further_words(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         words = [*entry.get("synonyms", ()), *(word for word in more if label_key(word) not in own)]
         found.append({**entry, "synonyms": words})
     return found
-
-
-def _listed(content: str) -> list[str]:
-    """Return the labels of a text list without comments, blank lines, bullets and numbers.
-
-    >>> _listed("# animals\\n- cat | kitty\\n\\n2. dog  # or wolf\\n")
-    ['cat | kitty', 'dog']
-    """
-    lines = (_COMMENT.sub("", line) for line in content.splitlines())
-    return [label for line in lines if (label := _BULLET.sub("", line).strip())]
 
 
 def _readable(text: str) -> str:
@@ -285,14 +286,3 @@ def read_label_text(path: Path, how: str = _HOW) -> str:
     if "\0" in content:
         raise LabelError(f"{path} is not UTF-8 text. Save it as plain text with UTF-8 encoding.")
     return content
-
-
-def _csv_column(content: str) -> list[str]:
-    """Return the column named label or name; without such a header, the first column."""
-    rows = [row for row in csv.reader(io.StringIO(content, newline="")) if any(cell.strip() for cell in row)]
-    header = [cell.strip().casefold() for cell in rows[0]] if rows else []
-    for title in ("label", "name"):
-        if title in header:
-            column = header.index(title)
-            return [row[column] if column < len(row) else "" for row in rows[1:]]
-    return [row[0] for row in rows]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mltta.output.formats import text_format
-from mltta.output.keywords.xmp import Packet
+from mltta.output.keywords.write import new_sidecar
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall
 from mltta.tagger import Tags
@@ -24,6 +24,7 @@ def image_answer(found: Answered, asked: TagCall) -> ImageOut:
         return ImageOut(image=tags.image, error=tags.error)
     labels = [Label(**item) for item in (tags if asked.all else tags.shown)]
     answer = ImageOut(image=tags.image, present=tags.present, labels=labels, ms=round(found.ms, 1))
+    answer.keywords = tags.keywords
     answer.note = tags.note
     if asked.where:
         answer.where = {label: _heat(grid) for label, grid in tags.where.items()}
@@ -64,10 +65,8 @@ def _sidecars(entries: Sequence[ImageOut]) -> bytes:
     taken: set[str] = set()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in entries:
-            if entry.error is None and entry.present:
-                packet = Packet(None, entry.image)
-                packet.set([_clean(label) for label in entry.present])
-                archive.writestr(_path(entry.image, taken), packet.sidecar())
+            if keywords := [_clean(word) for word in entry.keywords or ()]:
+                archive.writestr(_path(entry.image, taken), new_sidecar(keywords))
     return content.getvalue()
 
 

@@ -32,7 +32,10 @@ KEPT = {
     "an ordered list": ("<rdf:Seq><rdf:li>b</rdf:li><rdf:li>a</rdf:li></rdf:Seq>", ["b", "a"]),
     "a list with a name": (f'<rdf:Bag rdf:ID="x">{ITEMS}</rdf:Bag>', ["family"]),
     "spaces around words": ("<rdf:Bag><rdf:li> my family\t</rdf:li></rdf:Bag>", [" my family\t"]),
-    "escaped letters": ("<rdf:Bag><rdf:li>R&amp;D &#x263A; <![CDATA[<b>]]></rdf:li></rdf:Bag>", ["R&D ☺ <b>"]),
+    "escaped letters": (
+        "<rdf:Bag><rdf:li>R&amp;D &#x263A; <![CDATA[<b>]]></rdf:li></rdf:Bag>",
+        ["R&D ☺ <b>"],
+    ),
     "bare text": ("family &amp; friends", ["family & friends"]),
     "an empty list": ("<rdf:Bag/>", []),
     "an empty list with a space": ("<rdf:Bag />", []),
@@ -169,7 +172,9 @@ def test_if_another_program_changed_the_file_undo_removes_only_our_keywords(jpeg
     assert after["XMP-dc:Subject"] == after["XMP-digiKam:TagsList"] == ["family", "beach"]
     assert (after["XMP-lr:HierarchicalSubject"], after["XMP-dc:Title"]) == ("family", "Sea")
     assert "mltta" not in str(after)
-    assert not any("IPTC" in key and "Keyword" in key and "family" not in str(own) for key, own in after.items())
+    assert not any(
+        "IPTC" in key and "Keyword" in key and "family" not in str(own) for key, own in after.items()
+    )
 
 
 @needs_exiftool

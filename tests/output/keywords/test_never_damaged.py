@@ -59,7 +59,9 @@ def test_500_unusual_jpegs_keep_pixels_and_metadata_and_undo_restores_them(tmp_p
         was, now = read[str(file)], after[str(file)]
         assert notes(was) == notes(now), file.name
         for key in LISTS[:2]:
-            there, found = ([own] if isinstance(own, str) else own for own in (was.get(key, []), now.get(key, [])))
+            there, found = (
+                [own] if isinstance(own, str) else own for own in (was.get(key, []), now.get(key, []))
+            )
             assert [word for word in there if word and word not in found] == [], (file.name, key)
         assert {"animal", "dog", "Hängebrücke"} <= set(now["XMP-dc:Subject"])
         assert {"animal|dog", "Hängebrücke"} <= set(now["XMP-lr:HierarchicalSubject"])

@@ -72,7 +72,14 @@ def test_exiftool_reads_the_keywords_of_a_jpeg_and_of_a_sidecar(jpeg):
 
 @needs_exiftool
 def test_keywords_and_notes_of_others_are_kept_and_come_back_from_undo(jpeg):
-    line = ("-Subject=home", "-Keywords=home", "-Keywords=Zoë", "-Title=Trip", "-IPTC:City=Rome", "-Artist=me")
+    line = (
+        "-Subject=home",
+        "-Keywords=home",
+        "-Keywords=Zoë",
+        "-Title=Trip",
+        "-IPTC:City=Rome",
+        "-Artist=me",
+    )
     write_tags(jpeg, "-codedcharacterset=utf8", *line)
     before, every = jpeg.read_bytes(), exiftool(jpeg, "XMP:all", "IPTC:all", "EXIF:all")
     embed(jpeg, ["Home", "cat"])

@@ -50,13 +50,16 @@ def exif(order: str = "<", thumbnail: bool = True, maker_note: bool = False) -> 
     second = place + len(make) + 1 + 64
     values = {0x010F: place, 0x927C: place + len(make) + 1}
     first = struct.pack(f"{order}H", len(entries)) + b"".join(
-        struct.pack(f"{order}HHII", tag, kind, count, values.get(tag, value)) for tag, kind, count, value in entries
+        struct.pack(f"{order}HHII", tag, kind, count, values.get(tag, value))
+        for tag, kind, count, value in entries
     )
     held = first + struct.pack(f"{order}I", second if small else 0) + make + b"\0" + bytes(64)
     if small:
         at = second + 2 + 24 + 4
         held += struct.pack(f"{order}HHHIIHHIII", 2, 0x0201, 4, 1, at, 0x0202, 4, 1, len(small), 0) + small
-    return segment(0xE1, b"Exif\0\0" + (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(f"{order}I", 8) + held)
+    return segment(
+        0xE1, b"Exif\0\0" + (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(f"{order}I", 8) + held
+    )
 
 
 def iptc(*words: str, utf8: bool = True, digest: bool = True) -> bytes:
@@ -80,7 +83,9 @@ def extended(body: str, main: bytes = FOREIGN) -> bytes:
     rest = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF {RDF}><rdf:Description {body}</rdf:Description></rdf:RDF></x:xmpmeta>'
     held = rest.encode()
     guid = hashlib.md5(held, usedforsecurity=False).hexdigest().upper().encode()
-    note = b'rdf:about="" xmlns:xmpNote="http://ns.adobe.com/xmp/note/" xmpNote:HasExtendedXMP="' + guid + b'"'
+    note = (
+        b'rdf:about="" xmlns:xmpNote="http://ns.adobe.com/xmp/note/" xmpNote:HasExtendedXMP="' + guid + b'"'
+    )
     first, half = segment(0xE1, XMP + main.replace(b'rdf:about=""', note)), len(held) // 2
     parts = [
         segment(0xE1, EXTENSION + guid + struct.pack(">II", len(held), at) + part)
@@ -99,17 +104,31 @@ BEFORE: dict[str, Callable[[random.Random], bytes]] = {
     "latin-1 iptc": lambda _: iptc("café", utf8=False),
     "everything": lambda r: exif(r.choice("<>")) + segment(0xE1, XMP + FOREIGN) + iptc("family", "home"),
     "xmp last": lambda _: iptc("home") + segment(0xFE, b"x") + segment(0xE1, XMP + FOREIGN),
-    "padded xmp": lambda r: segment(0xE1, XMP + FOREIGN.replace(b"<?xpacket end", b" " * r.randrange(4000) + b"<?xpacket end")),
+    "padded xmp": lambda r: segment(
+        0xE1, XMP + FOREIGN.replace(b"<?xpacket end", b" " * r.randrange(4000) + b"<?xpacket end")
+    ),
     "long xmp": lambda r: segment(0xE1, XMP + long_packet(r)),
-    "extended xmp": lambda _: extended(f'rdf:about="" xmlns:GImage="http://ns.google.com/photos/1.0/image/"><GImage:Data>{"x" * 3000}</GImage:Data>'),
-    "extended keywords": lambda _: extended('rdf:about="" xmlns:lr="http://ns.adobe.com/lightroom/1.0/"><lr:hierarchicalSubject><rdf:Bag><rdf:li>a|b</rdf:li></rdf:Bag></lr:hierarchicalSubject>'),
+    "extended xmp": lambda _: extended(
+        f'rdf:about="" xmlns:GImage="http://ns.google.com/photos/1.0/image/"><GImage:Data>{"x" * 3000}</GImage:Data>'
+    ),
+    "extended keywords": lambda _: extended(
+        'rdf:about="" xmlns:lr="http://ns.adobe.com/lightroom/1.0/"><lr:hierarchicalSubject><rdf:Bag><rdf:li>a|b</rdf:li></rdf:Bag></lr:hierarchicalSubject>'
+    ),
     "more pictures": lambda _: segment(0xE2, b"MPF\0II*\0\x08\0\0\0" + bytes(40)),
     "damaged resources": lambda _: segment(0xED, b"Photoshop 3.0\0rubbish"),
     "two packets": lambda _: segment(0xE1, XMP + FOREIGN) * 2,
     "fill bytes": lambda _: b"\xff\xff\xff",
-    "unknown segments": lambda r: segment(0xEB, b"Maker\0" + r.randbytes(300)) + segment(0xE4, b"") + segment(0xEE, r.randbytes(9)),
-    **{f"xmp with {name}": (lambda _, text=text: segment(0xE1, XMP + spoiled(text))) for name, (text, _) in KEPT.items()},
-    **{f"xmp with {name}": (lambda _, text=text: segment(0xE1, XMP + spoiled(text))) for name, text in REFUSED.items()},
+    "unknown segments": lambda r: (
+        segment(0xEB, b"Maker\0" + r.randbytes(300)) + segment(0xE4, b"") + segment(0xEE, r.randbytes(9))
+    ),
+    **{
+        f"xmp with {name}": (lambda _, text=text: segment(0xE1, XMP + spoiled(text)))
+        for name, (text, _) in KEPT.items()
+    },
+    **{
+        f"xmp with {name}": (lambda _, text=text: segment(0xE1, XMP + spoiled(text)))
+        for name, text in REFUSED.items()
+    },
 }
 AFTER: dict[str, Callable[[random.Random], bytes]] = {
     "nothing": lambda _: b"",

@@ -51,7 +51,11 @@ class Jpeg:
             return "it contains further pictures"
         at = 2
         for marker, payload in self.segments:
-            if marker == _APP1 and payload.startswith(_EXIF) and self._located(payload[len(_EXIF) :], at + 10):
+            if (
+                marker == _APP1
+                and payload.startswith(_EXIF)
+                and self._located(payload[len(_EXIF) :], at + 10)
+            ):
                 return "its EXIF data locates a preview after the image"
             at += 4 + len(payload)
         return ""

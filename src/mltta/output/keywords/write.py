@@ -90,6 +90,13 @@ def embed(photo: Path, keywords: Sequence[str], dry: bool = False) -> bool:
     return True
 
 
+def new_sidecar(keywords: Sequence[str]) -> bytes:
+    """Return the sidecar of a photo that has no keywords yet."""
+    content, _ = _after(None, None, keywords, "", EMPTY)
+    assert content is not None  # there are keywords
+    return content
+
+
 def undo(photo: Path, dry: bool = False) -> list[str]:
     """Remove our keywords from a photo and its sidecar; return them."""
     found: list[str] = []
@@ -147,7 +154,11 @@ def _before(xmp: bytes | None, resources: bytes | None, where: str) -> tuple[byt
 
 
 def _after(
-    xmp: bytes | None, resources: bytes | None, keywords: Sequence[str], where: str, beneath: Lists | None = None
+    xmp: bytes | None,
+    resources: bytes | None,
+    keywords: Sequence[str],
+    where: str,
+    beneath: Lists | None = None,
 ) -> tuple[bytes | None, bytes | None]:
     """Return metadata with keywords added; ``beneath`` are those of the photo if this is its sidecar, without IPTC."""
     for keyword in keywords:

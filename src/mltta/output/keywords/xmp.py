@@ -57,7 +57,10 @@ class Packet:
     def __init__(self, content: bytes | None, where: str):
         self.content, self._where = _EMPTY if content is None else content, where
         top = _parse(self.content, where)
-        found = [*top.find(f"{RDF} RDF"), *(inner for one in top.children for inner in one.find(f"{RDF} RDF"))]
+        found = [
+            *top.find(f"{RDF} RDF"),
+            *(inner for one in top.children for inner in one.find(f"{RDF} RDF")),
+        ]
         if not found:
             said = f"{where}: its XMP contains no RDF, so it takes no keywords; repair or remove it"
             raise MlttaError(said)
@@ -92,16 +95,22 @@ class Packet:
                 fresh += _list(f"{prefix}:{name}", kind, new[place])
             elif held.children:
                 owner = self._tag(held.children[0]).rpartition(b":")[0]
-                edits.append(self._into(held.children[0], _items(new[place], f"{owner.decode()}:".lstrip(":"))))
+                edits.append(
+                    self._into(held.children[0], _items(new[place], f"{owner.decode()}:".lstrip(":")))
+                )
             else:  # bare text becomes the first item
                 old = self.content[held.inner : held.close].decode() if held.text.strip() else ""
                 first = f"<rdf:li>{old}</rdf:li>" if old else ""
                 inner = f'<rdf:{kind} xmlns:rdf="{RDF}">{first}{_items(new[place])}</rdf:{kind}>'
                 empty = (held.start, held.end, self._opened(held, inner))
                 edits.append((held.inner, held.close, inner.encode()) if old else empty)
-        record = "".join(_list(f"mltta:added{place.title()}", "Bag", words) for place, words in ours.items() if words)
+        record = "".join(
+            _list(f"mltta:added{place.title()}", "Bag", words) for place, words in ours.items() if words
+        )
         names = "".join(f' xmlns:{prefix}="{uri}"' for prefix, uri in _SPACES.items())
-        about = next((value for one in self._rdf.children for key, value in one.attributes.items() if _about(key)), "")
+        about = next(
+            (value for one in self._rdf.children for key, value in one.attributes.items() if _about(key)), ""
+        )
         block = f"{fresh}{record}{_list('mltta:undo', 'Seq', ())}"
         block = f"<rdf:Description{names} rdf:about={quoteattr(about)}>{block}</rdf:Description>"
         return _spliced(self.content, [*edits, self._into(self._rdf, block)])
@@ -114,8 +123,12 @@ class Packet:
             for held in (own for one in self._rdf.children for own in one.find(f"{uri} {name}")):
                 items = [item for kind in held.children for item in kind.children]
                 gone = [item for item in items if _text(item) in ours]
-                edits += [(one.start, one.end, b"") for one in ([held] if len(gone) == len(items) else gone) if gone]
-        edits += [(own.start, own.end, b"") for one in self._rdf.children for own in one.children if _is_ours(own)]
+                edits += [
+                    (one.start, one.end, b"") for one in ([held] if len(gone) == len(items) else gone) if gone
+                ]
+        edits += [
+            (own.start, own.end, b"") for one in self._rdf.children for own in one.children if _is_ours(own)
+        ]
         if not edits:
             return self.content
         left = Packet(_spliced(self.content, edits), self._where)
@@ -137,7 +150,9 @@ class Packet:
         kinds = [kind for own in found for kind in own.children]
         lists = all(kind.name in (f"{RDF} Bag", f"{RDF} Seq") for kind in kinds)
         plain = all(item.name == f"{RDF} li" for kind in kinds for item in kind.children)
-        beside = any(part.text.strip() for part in kinds) or any(own.text.strip() for own in found if own.children)
+        beside = any(part.text.strip() for part in kinds) or any(
+            own.text.strip() for own in found if own.children
+        )
         simple = len(found) < 2 and len(kinds) < 2 and not any(own.attributes for own in found)
         short = any(name in one.attributes for one in self._rdf.children)
         if not (lists and plain and simple) or beside or short:
@@ -159,7 +174,9 @@ class Packet:
     def _opened(self, node: Node, text: str) -> bytes:
         """Return an empty element with a content."""
         tag = self.content[node.start : node.inner]
-        return tag.removesuffix(b">").removesuffix(b"/") + b">" + text.encode() + b"</" + self._tag(node) + b">"
+        return (
+            tag.removesuffix(b">").removesuffix(b"/") + b">" + text.encode() + b"</" + self._tag(node) + b">"
+        )
 
 
 def with_undo(packet: bytes, undo: Iterable[str]) -> bytes:
