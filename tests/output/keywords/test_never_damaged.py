@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import time
@@ -78,12 +79,9 @@ def with_preview(order: str, *, located: bool, maker_note: bool = False) -> byte
     held, preview = image("baseline", 0), image("gray", 1)
     notes = exif(order, thumbnail=True, maker_note=maker_note)
     place = len(held) + len(notes) - 12
-    mark = "<I" if order == "<" else ">I"
-    import struct
-
+    mark = f"{order}I"
     if located:
-        old = struct.pack(mark, 0x0201) if order == ">" else b"\x01\x02\x04\0\1\0\0\0"
-        old = b"\x02\x01\0\x04\0\0\0\1" if order == ">" else old
+        old = struct.pack(f"{order}HHI", 0x0201, 4, 1)
         at = notes.index(old) + 8
         notes = notes[:at] + struct.pack(mark, place) + notes[at + 4 :]
     return held[:2] + notes + held[2:] + preview
@@ -135,7 +133,7 @@ def test_a_file_with_several_names_is_refused_with_a_hint(jpeg, tmp_path, beside
 def test_a_read_only_file_is_refused_with_a_hint_also_for_root(jpeg):
     jpeg.chmod(0o444)
     before = jpeg.read_bytes()
-    with pytest.raises(MlttaError, match="read-only; .*--keywords sidecar"):
+    with pytest.raises(MlttaError, match=r"read-only; .*--keywords sidecar"):
         embed(jpeg, ["dog"])
     assert (jpeg.read_bytes(), stat.S_IMODE(jpeg.stat().st_mode)) == (before, 0o444)
 
@@ -233,7 +231,8 @@ def test_killed_a_hundred_times_there_is_never_a_partial_file(tmp_path):
         child.wait()
         child.stdout.close()
         for file in files:
-            assert (content := file.read_bytes()) in whole[file]
+            content = file.read_bytes()
+            assert content in whole[file]
             seen.add((file, content))
     assert len(seen) > len(files), "kills met files of both kinds"
     for file in files:

@@ -80,7 +80,8 @@ def resource(number: int, data: bytes) -> bytes:
 
 def extended(body: str, main: bytes = FOREIGN) -> bytes:
     """Return XMP with an extension in two segments."""
-    rest = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF {RDF}><rdf:Description {body}</rdf:Description></rdf:RDF></x:xmpmeta>'
+    rest = f"<rdf:RDF {RDF}><rdf:Description {body}</rdf:Description></rdf:RDF>"
+    rest = f'<x:xmpmeta xmlns:x="adobe:ns:meta/">{rest}</x:xmpmeta>'
     held = rest.encode()
     guid = hashlib.md5(held, usedforsecurity=False).hexdigest().upper().encode()
     note = (

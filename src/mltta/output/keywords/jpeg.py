@@ -46,7 +46,7 @@ class Jpeg:
 
     @property
     def offsets(self) -> str:
-        """Why no byte of the file may move: further pictures that are located by their offset; empty if there are none."""
+        """Why no byte may move: further pictures that are located by their offset; empty if there are none."""
         if any(marker == _APP2 and payload.startswith(b"MPF\0") for marker, payload in self.segments):
             return "it contains further pictures"
         at = 2

@@ -7,6 +7,7 @@ darktable, or photo.xmp, as in Lightroom.
 from __future__ import annotations
 
 import base64
+import glob
 import os
 import shutil
 import stat
@@ -38,7 +39,9 @@ def sidecar_of(photo: Path, naming: Naming = "sidecar") -> Path:
     full, short = photo.with_name(f"{photo.name}.xmp"), photo.with_suffix(".xmp")
     if full.exists() or not (short.exists() or naming == "adobe"):
         return full
-    others = [own for own in photo.parent.glob(f"{_literal(photo.stem)}.*") if own.suffix.lower() != ".xmp"]
+    others = [
+        own for own in photo.parent.glob(f"{glob.escape(photo.stem)}.*") if own.suffix.lower() != ".xmp"
+    ]
     if all(own.name == photo.name for own in others):
         return short
     if naming == "adobe":
@@ -251,8 +254,3 @@ def _keep(file: Path, seen: os.stat_result, part: Path) -> None:
 
 def _attributes(file: Path) -> dict[str, bytes]:
     return {name: os.getxattr(file, name) for name in os.listxattr(file)}
-
-
-def _literal(stem: str) -> str:
-    """Return a file name as a pattern that matches only itself."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in stem)
