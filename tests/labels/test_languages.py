@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mltta import LabelSet, Tagger
+from mltta import LabelSet, Tagger, load_backbone
 from mltta.errors import LabelError
 from mltta.labels.languages import (
     _ALSO_ENGLISH,
@@ -128,21 +128,28 @@ def photo():
 
 
 def test_scores_in_every_language_are_those_of_english_bit_for_bit(photo):
-    english = Tagger(labels="everyday")(photo)
-    scores = [item["score"] for item in english]
-    labels = [item["label"] for item in english]
+    backbone = load_backbone("mini")
+    english = Tagger(backbone, "everyday")
+    scored = english(photo)
     for language in LANGUAGES:
-        tagger = Tagger(labels="everyday", language=language)
-        tags = tagger(photo)
-        assert [item["score"] for item in tags] == scores
-        title = dict(zip(tagger.labels.names, tagger.labels.display, strict=True))
-        assert [item["label"] for item in tags] == [title[label] for label in labels]
+        shown = in_language(english.labels, language)
+        assert len(set(shown.display)) == len(shown) == 993
+        tagger = Tagger(backbone, "coco", "clip", language=language)
+        assert tagger.session.question.labels == LabelSet.load("coco"), "the model never sees a language"
+    german = Tagger(backbone, "everyday", language="de", keywords_from=0, threshold=0)
+    title = dict(zip(german.labels.names, german.labels.display, strict=True))
+    tags = german(photo)
+    assert list(tags) == [{"label": title[one["label"]], "score": one["score"]} for one in scored]
+    assert tags.keywords == tags.present == [item["label"] for item in tags]
+    assert {"Hund", "Katze", "Flugzeug"} <= set(tags.present)
+    assert german.about()["shown_as"] == list(german.labels.display)
 
 
 def test_typed_labels_have_the_scores_of_the_english_ones(photo, caplog):
-    english = {item["label"]: item["score"] for item in Tagger(labels="dog, cat, tree, house")(photo)}
+    backbone = load_backbone("mini")
+    english = {item["label"]: item["score"] for item in Tagger(backbone, "dog, cat, tree, house")(photo)}
     with caplog.at_level(logging.WARNING, "mltta"):
-        tagger = Tagger(labels="Hund, Katze, Baum, Haus")
+        tagger = Tagger(backbone, "Hund, Katze, Baum, Haus")
     assert "look German" in caplog.text
     assert '"Hund" as "dog"' in tagger.notes[0]
     found = {item["label"]: item["score"] for item in tagger(photo)}
@@ -150,5 +157,5 @@ def test_typed_labels_have_the_scores_of_the_english_ones(photo, caplog):
     assert found == {title[label]: score for label, score in english.items()}
     caplog.clear()
     with caplog.at_level(logging.WARNING, "mltta"):
-        Tagger(labels=["dog", "cat"], method="clip")
+        Tagger(backbone, labels=["dog", "cat"], method="clip")
     assert not caplog.records

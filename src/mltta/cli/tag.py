@@ -85,6 +85,8 @@ def tag(options: TagOptions) -> None:
     from mltta.cli.inputs import refuse_missing
 
     refuse_missing(options.images)
+    if options.ray is not None and options.labels == FROM_PHOTOS:
+        raise ConfigError(f"--labels {FROM_PHOTOS} needs local photos, without --ray")
     if options.ray is not None:
         from mltta.cli.on_ray import tag_on_ray
 

@@ -14,6 +14,7 @@ from mltta.output.formats import text_format
 from mltta.output.keywords.write import new_sidecar
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall
+from mltta.storage.reading import unwritable
 from mltta.tagger import Tags
 
 
@@ -65,7 +66,9 @@ def _sidecars(entries: Sequence[ImageOut]) -> bytes:
     taken: set[str] = set()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in entries:
-            if keywords := [_clean(word) for word in entry.keywords or ()]:
+            if keywords := [
+                _clean(word) for word in (entry.present if entry.keywords is None else entry.keywords) or ()
+            ]:
                 archive.writestr(_path(entry.image, taken), new_sidecar(keywords))
     return content.getvalue()
 
@@ -83,6 +86,4 @@ def _path(image: str, taken: set[str]) -> str:
 
 def _clean(text: str) -> str:
     """Text without characters that are invalid in XML or file names."""
-    return "".join(
-        "_" if ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 or ord(c) in (0xFFFE, 0xFFFF) else c for c in text
-    )
+    return "".join("_" if unwritable(c) else c for c in text)
