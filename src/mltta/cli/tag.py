@@ -137,9 +137,11 @@ def keywords_of(options: TagOptions) -> LabelSet:
     from mltta.cli.inputs import Sources
     from mltta.labels import LabelSet
     from mltta.output.keywords.write import users_keywords
+    from mltta.storage.reading import unwritable
 
     files = [file for file in Sources(options.images, options.allow_urls).find() if isinstance(file, Path)]
-    found = dict.fromkeys(word for file in files for word in users_keywords(file))
+    words = dict.fromkeys(word for file in files for word in users_keywords(file))
+    found = [word for word in words if word.rpartition("|")[2].strip() and not unwritable(word)]
     if not found:
         raise ConfigError(
             f"--labels {FROM_PHOTOS}: the {len(files):,} photos contain no keywords; give labels"
