@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union, get_args
 
 from mltta.errors import LabelError
-from mltta.labels.files import csv_column, listed, read_label_text
+from mltta.labels.entries import LEVEL, csv_column, read_entry, read_lines, read_tree
+from mltta.labels.files import read_label_text
 from mltta.storage.reading import UNREADABLE, explain, reading, shown, unwritable
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
@@ -30,6 +31,7 @@ _HOW = (
     "a comma-separated string such as 'dog, traffic light', or a .txt, .json or .csv file."
 )
 
+_COMMA = re.compile("[,，、]")
 log = logging.getLogger("mltta")
 
 #: what the prompts of a built-in set say, and which words name its labels in captions
@@ -51,6 +53,8 @@ class LabelSet:
     texts: tuple[str, ...]
     synonyms: tuple[tuple[str, ...], ...]
     source: str = "list"
+    #: what is shown and written for each label, as a path such as "animal|dog"; empty: the names
+    titles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -61,9 +65,9 @@ class LabelSet:
                 f"{len(self.texts)} texts and {len(self.synonyms)} tuples of synonyms."
             )
         first: dict[str, int] = {}
-        entries = zip(self.names, self.texts, self.synonyms, strict=True)
-        for position, (name, text, words) in enumerate(entries, start=1):
-            for value in (name, text, *words):
+        entries = zip(self.names, self.texts, self.synonyms, self.titles or self.names, strict=True)
+        for position, (name, text, words, title) in enumerate(entries, start=1):
+            for value in (name, text, *words, title):
                 if not isinstance(value, str):
                     raise _not_a_string(value, position, self.source)
                 if not label_key(value):
@@ -85,6 +89,16 @@ class LabelSet:
         """Whether this is a published list, whose texts and synonyms are not changed."""
         return self.source in OFFICIAL
 
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """What is written for each label: a path such as "animal|dog"."""
+        return self.titles or tuple(name.replace(LEVEL, "/") for name in self.names)
+
+    @property
+    def display(self) -> tuple[str, ...]:
+        """What is shown for each label: the last level of its path."""
+        return tuple(title.rpartition(LEVEL)[2] for title in self.titles) or self.names
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -94,7 +108,8 @@ class LabelSet:
     def pick(self, places: Sequence[int]) -> LabelSet:
         """Return the labels at some positions."""
         names, texts = (tuple(part[i] for i in places) for part in (self.names, self.texts))
-        return LabelSet(names, texts, tuple(self.synonyms[i] for i in places), self.source)
+        titles = tuple(self.titles[i] for i in places) if self.titles else ()
+        return LabelSet(names, texts, tuple(self.synonyms[i] for i in places), self.source, titles)
 
     def index(self, name: str) -> int:
         """Return the position of a label by name or text, ignoring case and spacing."""
@@ -156,7 +171,7 @@ class LabelSet:
             with reading(path, LabelError, "save it as a table with one label per line"):
                 entries = csv_column(content)
         else:
-            entries = listed(content)
+            entries = read_tree(content) if "\n\t" in content else read_lines(content)
         if len(entries) > MOST_LABELS:
             raise LabelError(f"{path} contains {len(entries):,} labels; the limit is {MOST_LABELS:,}.")
         return cls._of_entries(entries, str(path))
@@ -170,39 +185,39 @@ class LabelSet:
             return cls.from_file(labels)
         if "," not in labels and ("/" in labels or "\\" in labels):
             raise LabelError(f"No such file: {labels}. {_HOW}")
-        return cls._of_entries(labels.split(",") if labels else [], "list")
+        return cls._of_entries(_COMMA.split(labels) if labels else [], "list")
 
     @classmethod
     def _of_entries(cls, entries: Iterable[Any] | Mapping[Any, Any], source: str) -> LabelSet:
         """Make a set from strings, {"name", "text", "synonyms"} objects or a mapping label -> synonyms."""
         if isinstance(entries, Mapping):
             entries = [{"name": name, "synonyms": synonyms} for name, synonyms in entries.items()]
-        found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
+        found: dict[str, tuple[str, str, tuple[str, ...], str]] = {}
         twice: list[str] = []
         for position, entry in enumerate(entries, start=1):
-            fields = entry if isinstance(entry, Mapping) else {"name": entry}
-            if isinstance(entry, str) and "|" in entry:  # "cat | kitty": a label and its synonyms
-                own, *others = entry.split("|")
-                fields = {"name": own, "synonyms": [word for word in others if word.strip()]}
+            fields = read_entry(entry) if isinstance(entry, str) else entry
+            if not isinstance(fields, Mapping):
+                raise _not_a_string(entry, position, source)
             name = fields.get("name")
             text = fields.get("text", name)
             if not isinstance(name, str) or not isinstance(text, str):
                 raise _not_a_string(entry, position, source)
-            words = _tidy_synonyms(fields.get("synonyms", ()), name)
+            words, title = _tidy_synonyms(fields.get("synonyms", ()), name), fields.get("title", "")
             key = label_key(name)
             if key and key in found:
                 twice.append(name.strip())
-                name, text, known = found[key]
+                name, text, known, title = found[key]
                 words = tuple(dict.fromkeys((*known, *words)))
-            found[key] = name.strip(), _readable(text), words
+            found[key] = name.strip(), _readable(text), words, title
         if twice:
             said = ", ".join(map(repr, twice[:5])) + (" …" if len(twice) > 5 else "")
             log.warning(
                 "%s: removed %d duplicate(s): %s. Case, spaces and underscores are ignored",
                 *("labels" if source == "list" else source, len(twice), said),
             )
-        names, texts, synonyms = zip(*found.values(), strict=True) if found else ((), (), ())
-        return cls(names, texts, synonyms, source)
+        names, texts, synonyms, titles = zip(*found.values(), strict=True) if found else ((), (), (), ())
+        titles = tuple(title or name.replace(LEVEL, "/") for title, name in zip(titles, names, strict=True))
+        return cls(names, texts, synonyms, source, titles if titles != names else ())
 
 
 @cache

@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from mltta import __version__
 from mltta.decision import Decision
 from mltta.errors import MlttaError
+from mltta.labels.languages import LANGUAGES, in_language
 from mltta.methods import Method
 from mltta.serve.answers import export, image_answer
 from mltta.serve.calls import Refused, apart, media_type, read_call, read_export, sources_of
@@ -91,18 +92,25 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             sources = await sources_of(sent, limits, request.scope["mltta.body"].take, allow_urls=allow_urls)
         finally:
             fetching.discard(request)
-        picky = asked.threshold is not None or asked.top_k is not None
-        decision = Decision(asked.threshold, asked.top_k) if picky else None
+        given = asked.model_dump(include={"threshold", "top_k", "keywords_from"}, exclude_none=True)
+        decision = Decision(**given) if given else None
         photos = [
             Photo(place, name, source, decision=decision)
             for place, ((name, _), source) in enumerate(zip(sent, sources, strict=True))
         ]
-        entries = [image_answer(one, asked) for one in await answered(engine.submit(choice, photos), request)]
+        job = engine.submit(choice, photos)
+        entries = [image_answer(one, asked) for one in await answered(job, request)]
         for entry in entries:
             metrics.images.labels("tagged" if entry.error is None else "failed").inc()
         count, seconds = len(choice.labels), round(time.perf_counter() - start, 4)
+        notes = job.tagger.notes if job.tagger else []
         return TagAnswer(
-            model=choice.model, method=choice.method, labels=count, images=entries, seconds=seconds
+            model=choice.model,
+            method=choice.method,
+            labels=count,
+            images=entries,
+            notes=notes,
+            seconds=seconds,
         )
 
     async def answered(job: Job, request: Request) -> list[Answered]:
@@ -161,6 +169,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
     async def labels() -> dict[str, Any]:
         return {
             "default": offer.default_labels,
+            "languages": {"en": "English", **LANGUAGES},
             "sets": [{"name": name, "count": len(own)} for name, own in offer.sets.items()],
             "limits": asdict(limits),
             "urls": allow_urls,
@@ -169,10 +178,11 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
     @app.get(
         "/v1/labels/{name}", responses=_errors(404), summary="List the labels of a set, and their synonyms"
     )
-    async def label_set(name: str) -> dict[str, Any]:
+    async def label_set(name: str, language: str | None = None) -> dict[str, Any]:
         if name not in offer.sets:
             raise Refused(404, f"unknown label set {name[:80]!r}; available: {', '.join(offer.sets)}")
-        synonyms = dict(zip(offer.sets[name].names, offer.sets[name].synonyms, strict=True))
+        own = in_language(offer.sets[name], language)
+        synonyms = dict(zip(own.display, own.synonyms, strict=True))
         return {"name": name, "labels": list(synonyms), "synonyms": synonyms}
 
     @app.get("/health", summary="Liveness check")

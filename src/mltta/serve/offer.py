@@ -10,6 +10,7 @@ from typing import Any, ClassVar, get_args, get_type_hints
 
 from mltta.errors import ConfigError, LabelError, NeedsTorch
 from mltta.labels import BUILT_IN, LabelSet
+from mltta.labels.languages import names
 from mltta.labels.sets import MOST_LABELS
 from mltta.methods import Method, list_methods, method_class
 from mltta.model.backbone import Backbone
@@ -98,13 +99,14 @@ class Choice:
     settings: tuple[tuple[str, Any], ...] = ()
     where: bool = False
     captions: bool = False
+    language: str | None = None
 
 
 class Offer:
     """Resolves the fields of a request to a choice, or raises an error that lists the options. Never opens files."""
 
     #: the fields of a request that determine its choice
-    CHOICE: ClassVar = {"labels", "model", "method", "settings", "where", "captions"}
+    CHOICE: ClassVar = {"labels", "model", "method", "settings", "where", "captions", "language"}
 
     def __init__(
         self,
@@ -139,6 +141,7 @@ class Offer:
         settings: Mapping[str, Any] | None = None,
         where: bool = False,
         captions: bool = False,
+        language: str | None = None,
     ) -> Choice:
         """Validate the fields of a request."""
         model = _known("model", model, list(self.models))
@@ -148,7 +151,9 @@ class Offer:
             raise ConfigError(f"{method} does not support heat maps; use {able or 'another method'}")
         _check_settings(self.methods[method], settings or {})
         chosen = tuple(sorted((settings or {}).items()))
-        return Choice(model, method, self.label_set(labels), chosen, where, captions)
+        if language not in (None, "en"):
+            names(str(language))  # refuse unknown ones
+        return Choice(model, method, self.label_set(labels), chosen, where, captions, language)
 
     def label_set(self, labels: Sequence[str] | str | None) -> LabelSet:
         """The labels of a request: the name of a set, or a list, never a file."""

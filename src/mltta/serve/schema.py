@@ -54,6 +54,12 @@ class TagCall(Strict):
     threshold: Annotated[
         float | None, Field(ge=0, le=1, description="Show labels that score at least this (default: 0.3).")
     ] = None
+    keywords_from: Annotated[
+        float | None, Field(ge=0, le=1, description="Minimum score of keywords (default: 0.7).")
+    ] = None
+    language: Annotated[
+        str | None, Field(max_length=20, description="Language of the labels in the response, such as de.")
+    ] = None
     all: Annotated[bool, Field(description="Return all labels, best first, not only those shown.")] = False
     where: Annotated[bool, Field(description="Also return a heat map for each label shown.")] = False
     captions: Annotated[bool, Field(description="Also return captions of similar pictures per label.")] = (
@@ -97,6 +103,9 @@ class ImageOut(BaseModel):
     error: str | None = None
     note: Annotated[str | None, Field(description="Why no label is shown, if none is.")] = None
     present: Annotated[_Names | None, Field(description="The labels shown, best first.")] = None
+    keywords: Annotated[
+        _Names | None, Field(description="Of the labels shown, the keywords, as paths such as animal|dog.")
+    ] = None
     labels: Annotated[_Scores | None, Field(description="The labels shown, or all if requested.")] = None
     where: dict[str, Heat] | None = None
     captions: dict[str, list[Caption]] | None = None
@@ -110,6 +119,7 @@ class TagAnswer(BaseModel):
     method: str
     labels: Annotated[int, Field(description="Number of labels to choose from.")]
     images: list[ImageOut]
+    notes: Annotated[list[str], Field(description="What cannot be judged, or was translated.")]
     seconds: Annotated[float, Field(description="Time from the last byte of the request to the response.")]
 
 
