@@ -1,6 +1,6 @@
 """Labels: their names, their texts in prompts, and their synonyms."""
 
-from mltta.labels.files import read_label_text
+from mltta.labels.label_files import read_label_text
 from mltta.labels.known import with_known_words
 from mltta.labels.sets import BUILT_IN, LabelSet, LabelSource
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args
 
 from mltta.errors import LabelError
 from mltta.labels.entries import LEVEL, csv_column, read_entry, read_lines, read_tree
-from mltta.labels.files import read_label_text
+from mltta.labels.label_files import read_label_text
 from mltta.storage.reading import UNREADABLE, explain, reading, shown, unwritable
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
