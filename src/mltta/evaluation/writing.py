@@ -75,8 +75,8 @@ class ResultWriter:
                 self._records.truncate(0)
                 self._scores.truncate(0)
             if not held.is_file():
-                atomic.write(folder / "targets.i8", targets.tobytes())
-                atomic.write(held, text)
+                atomic.write(folder / "targets.i8", targets.tobytes(), follow=False)
+                atomic.write(held, text, follow=False)
             self._resume()
             self._open = stack.pop_all()
 
@@ -109,7 +109,11 @@ class ResultWriter:
         """Save an online method's state, and the number of records it includes."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
         with atomic.writing(self.folder):
-            atomic.write(self.folder / "state.safetensors", to_bytes(tensors, {"records": str(self.count)}))
+            atomic.write(
+                self.folder / "state.safetensors",
+                to_bytes(tensors, {"records": str(self.count)}),
+                follow=False,
+            )
 
     def load_state(self) -> State | None:
         """Load the saved state and drop the records after it, which are then recomputed. None: start from scratch."""

@@ -65,7 +65,9 @@ class TagsJournal:
         self.close()
         self.kept, self.seals = {}, {}
         self.settings = json.loads(json.dumps(settings))
-        atomic.write(self.path, line := sealed_line({"format": FORMAT, "settings": self.settings}))
+        atomic.write(
+            self.path, line := sealed_line({"format": FORMAT, "settings": self.settings}), follow=False
+        )
         self._file, self._end = FileIO(self.path, "r+", opener=atomic.not_followed), len(line)
 
     def add(self, record: Record, stamp: list[int] | None) -> None:

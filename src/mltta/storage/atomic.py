@@ -24,13 +24,14 @@ _UNFINISHED = re.compile(r"\.part-([0-9a-f]{8})-(\d+)-\d+$")
 _ABANDONED = 24 * 3600.0
 
 
-def write(file: Path, content: bytes, *, durable: bool = True) -> None:
-    """Replace a file's content atomically; on OSError the old file is unchanged. A link is replaced, not followed.
+def write(file: Path, content: bytes, *, durable: bool = True, follow: bool = True) -> None:
+    """Replace a file's content atomically; on OSError the old file is unchanged.
 
     Args:
         durable: sync to disk, so that even a power failure leaves the old or the new file.
+        follow: write through a link; otherwise the link is replaced.
     """
-    with replacing(file, durable=durable, follow=False) as part:
+    with replacing(file, durable=durable, follow=follow) as part:
         part.write_bytes(content)
 
 
