@@ -132,9 +132,10 @@ def test_hierarchies_roots_languages_and_keywords_of_the_photos(tmp_path):
     packet = Packet((folder / "cat.xmp").read_bytes(), "x")
     assert packet.items("hierarchy") == ["Auto|animal|cat"]
     assert packet.subjects == ["Auto", "animal", "cat"]
-    said = mltta("tag", folder, "--method", "clip", "-l", "Katze, Hund, Boot", "--language", "fr")
-    assert 'look German and are scored in English: "Katze" as "cat"' in said.stderr
-    assert "chat" in said.stdout
+    assert (
+        "chat"
+        in mltta("tag", folder, "--method", "clip", "-l", "Katze, Hund, Boot", "--language", "fr").stdout
+    )
     assert "no keywords" in mltta("tag", folder, "-l", "from-photos", "--method", "clip", check=2).stderr
     (folder / "cat.xmp").write_bytes(packet.content.replace(b"mltta:added", b"mltta:other"))
     mltta("tag", folder, "-l", "from-photos", "--method", "clip", "-o", tmp_path / "t.jsonl")

@@ -115,6 +115,11 @@ def test_typed_labels_are_scored_in_english_and_shown_as_typed():
     assert LabelSet.of("犬、猫，鳥").names == ("犬", "猫", "鳥")
 
 
+def test_a_list_typed_in_one_language_is_shown_in_another():
+    labels, _ = in_english(LabelSet.of("Hund, Katze, Zeppelin"))
+    assert in_language(labels, "fr").display == ("chien", "chat", "Zeppelin")
+
+
 def test_an_unknown_language_is_an_error_that_lists_the_known_ones():
     with pytest.raises(LabelError, match=r"Unknown language 'xx'. Available: en \(English\), de \(German\)"):
         in_language(LabelSet.of("dog"), "xx")

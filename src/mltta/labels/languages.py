@@ -67,8 +67,10 @@ def in_language(labels: LabelSet, language: str | None) -> LabelSet:
     if language in (None, "en"):
         return labels
     table, titles = names(str(language)), dict[str, None]()
-    for title in labels.keywords:
-        levels = [table.get(label_key(level), [level])[0] for level in title.split(LEVEL)]
+    for name, title in zip(labels.names, labels.keywords, strict=True):
+        *above, own = title.split(LEVEL)
+        levels = [table.get(label_key(level), [level])[0] for level in above]
+        levels.append(table.get(label_key(name), [own])[0])
         titles.setdefault(title if LEVEL.join(levels) in titles else LEVEL.join(levels))
     return replace(labels, titles=tuple(titles))
 

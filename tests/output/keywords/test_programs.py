@@ -91,7 +91,7 @@ def test_every_program_sees_keywords_that_are_embedded(jpeg):
     assert lightroom(jpeg) == (PATHS, FLAT)
     assert photoprism(jpeg) == FLAT
     assert explorer(jpeg) == set(FLAT)
-    assert found(exiftool(jpeg, "MWG:Keywords"), "Composite:Keywords") == FLAT
+    assert found(exiftool(jpeg, "MWG:Keywords"), "MWG:Keywords") == FLAT
 
 
 def test_programs_that_read_sidecars_see_keywords_in_them(jpeg):
