@@ -10,7 +10,7 @@ from mltta.cli.progress import say
 from mltta.errors import ConfigError, MlttaError
 from mltta.output.formats import Record
 from mltta.output.gallery import for_gallery, thumbnail_folder
-from mltta.output.keywords.lists import LEVEL
+from mltta.output.keywords.keyword_lists import LEVEL
 from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
 from mltta.output.sorting import PicturePaths, Sorting
 from mltta.storage.atomic import refuse_links, writing

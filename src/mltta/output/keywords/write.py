@@ -19,7 +19,7 @@ from typing import Literal
 from mltta.errors import MlttaError
 from mltta.output.keywords.iptc import PHOTOSHOP, Resources
 from mltta.output.keywords.jpeg import XMP, Jpeg
-from mltta.output.keywords.lists import EMPTY, Lists, additions, paths
+from mltta.output.keywords.keyword_lists import EMPTY, Lists, additions, paths
 from mltta.output.keywords.xmp import PLACES as IN_XMP
 from mltta.output.keywords.xmp import Packet, with_undo
 from mltta.storage import atomic
