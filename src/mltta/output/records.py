@@ -15,6 +15,7 @@ _FAILED = table({"image": _NAME, "error": _NAME})
 _TAGGED = table(
     {"image": _NAME, "present": _NAMES, "labels": _SCORES},
     {
+        "keywords": _NAMES,
         "note": optional(_NAME),
         "thumbnail": matches(_BASE64, _PICTURE),
         "where": mapping(_NAME, matches(_BASE64, _HEAT), _MOST),
@@ -31,7 +32,7 @@ is_seal = table({"written": whole(1 << 62), "of": _CRC, "as": optional(_FORMAT),
 
 def are_settings(held: Any) -> bool:
     """Whether these can be the settings of a run."""
-    return _SETTINGS(held) and all(_NAMES(held.get(name, [])) for name in ("labels", "synonyms"))
+    return _SETTINGS(held) and all(_NAMES(held.get(name, [])) for name in ("labels", "shown_as", "synonyms"))
 
 
 def is_record(held: Any, labels: frozenset[str] | None) -> bool:
