@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from open_clip.tokenizer import SimpleTokenizer, default_bpe
 from safetensors.torch import save_file
+from threadpoolctl import threadpool_info
 
 import mltta
 from mltta.errors import ConfigError, WeightsError
@@ -179,3 +180,13 @@ def test_any_text_has_open_clips_tokens(text):
 def test_sets_of_templates_are_open_clips(name):
     wanted = getattr(open_clip, f"{name.upper()}_IMAGENET_TEMPLATES")
     assert list_templates(name) == tuple(fill("{}") for fill in wanted)
+
+
+def test_matrix_products_of_numpy_use_the_thread_of_their_photo():
+    engine = both()[1].engine
+    blas = [one for one in threadpool_info() if one["user_api"] == "blas"]
+    assert blas, "NumPy was built without a known BLAS"
+    with engine.scoring():
+        during = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+    assert set(during) == {1}
+    assert [one for one in threadpool_info() if one["user_api"] == "blas"] == blas

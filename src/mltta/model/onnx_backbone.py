@@ -17,10 +17,10 @@ from mltta.images.specs import AnySpec, LocalSpec
 from mltta.images.views import Preprocess
 from mltta.labels import LabelSet
 from mltta.model import model_folder as folder_
+from mltta.model.acceleration import Acceleration
 from mltta.model.backbone import Backbone
 from mltta.model.cpu_passes import CPU_CHUNK
 from mltta.model.onnx_engine import OnnxEngine
-from mltta.model.search import Search
 from mltta.model.tokenizer import BytePairTokenizer
 from mltta.model.windows import look_locally
 from mltta.storage.reading import SETTINGS, parse_json, read_bytes
@@ -40,13 +40,6 @@ class Cpu(NamedTuple):
 
     def __str__(self) -> str:
         return self.type
-
-
-class Plain(NamedTuple):
-    """What stands for `Acceleration`: captions are searched one by one."""
-
-    tricks: tuple[str, ...] = ()
-    search: Callable[[Array], Search] = Search
 
 
 class FixedLabels:
@@ -90,7 +83,7 @@ class OnnxBackbone(Backbone):
     any_method = False
     arithmetic = "float32, ONNX Runtime"
     device = Cpu()
-    acceleration = Plain()
+    acceleration = Acceleration()
     image_tower: OnnxTower
 
     def __init__(self, folder: Path, name: str):

@@ -6,12 +6,13 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from mltta.images.specs import AnySpec
 from mltta.model.cpu_passes import cores, encode_alone
@@ -91,6 +92,11 @@ class OnnxEngine:
         """Apply ``work`` to one item each, side by side."""
         return list(self.threads.map(lambda item: work([item])[0], items))
 
-    def scoring(self) -> AbstractContextManager[None]:
-        """Nothing has to be prepared."""
-        return nullcontext()
+    @cached_property
+    def _blas(self) -> ThreadpoolController:
+        return ThreadpoolController()
+
+    def scoring(self) -> AbstractContextManager[Any]:
+        """Each photo has a thread: those of NumPy's matrix products would only wait for each other."""
+        limited: AbstractContextManager[Any] = self._blas.limit(limits=1, user_api="blas")
+        return limited
