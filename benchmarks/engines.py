@@ -4,7 +4,8 @@
     python -m benchmarks.engines --runs 10 --photos 200 [--pixels 500x375] [--against ../before/src]
 
 Scores are compared with those of PyTorch. Runs alternate. "one photo" is a process that tags one photo, start-up
-included; "folder" is a process that tags so many photos into a CSV file. Each line has the median of the runs. --against adds another checkout.
+included; "folder" is a process that tags so many photos into a CSV file. Each line has the median of the runs.
+--against adds another checkout.
 """
 
 from __future__ import annotations
