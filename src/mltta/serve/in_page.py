@@ -88,13 +88,15 @@ class Page:
             content, kind, name = export(**asked)
             return {"content": base64.b64encode(content).decode(), "kind": kind, "name": name}
         if path != "tag":
-            return self._offer.describe(path) or {"error": f"unknown: {path}"}
+            return self._offer.describe(path, asked.get("language")) or {"error": f"unknown: {path}"}
         wanted = {name: bool(asked.pop(name, False)) for name in ("all", "where", "captions")}
         choice = self._offer.choice(**asked, where=wanted["where"], captions=wanted["captions"])
         if choice not in self._taggers:
             settings = dict(choice.settings) | {"where": choice.where, "explain": choice.captions}
+            settings["language"] = choice.language
             model = self._offer.models[choice.model]
             self._taggers = {choice: Tagger(model, choice.labels, choice.method, **settings)}
         photos = [Photo(i, name, file) for i, (name, file) in enumerate(zip(names, files, strict=True))]
-        found = self._taggers[choice].stream(photos)
-        return {"images": [image_answer(tags, 0.0, **wanted) for tags in found]}
+        tagger = self._taggers[choice]
+        images = [image_answer(tags, 0.0, **wanted) for tags in tagger.stream(photos)]
+        return {"images": images, "notes": tagger.notes}

@@ -22,7 +22,10 @@ const ask = (path, fields = {}, names = [], files = []) => new Promise((done, st
   worker.postMessage({ id: calls, path, fields, names, files }, files.map((file) => file.buffer));
 });
 
-export const get = (path) => ask(decodeURIComponent(path.replace("/v1/", "")));
+export const get = (path) => {
+  const { pathname, searchParams } = new URL(path, "http://page");
+  return ask(decodeURIComponent(pathname.replace("/v1/", "")), Object.fromEntries(searchParams));
+};
 
 export async function tag(photos, settings, { where = false, captions = false, signal } = {}) {
   const files = await Promise.all(photos.map(async ({ file }) => new Uint8Array(await file.arrayBuffer())));
