@@ -47,6 +47,7 @@ docs: $(READY_DEV)
 	$(BIN)/python -m docs.generate
 	$(BIN)/python -m pytest -q tests/docs/test_links.py
 	$(BIN)/zensical build --strict
+	$(BIN)/mltta page site/browser || echo "The page that tags in the browser was not built: it downloads Pyodide."
 	@echo "Open site/index.html (no server needed). Live preview: $(BIN)/zensical serve"
 
 release: $(READY_DEV)

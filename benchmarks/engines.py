@@ -1,10 +1,11 @@
-"""PyTorch and ONNX Runtime side by side: scores on datasets, and the time and memory of `mltta tag`.
+"""PyTorch, ONNX Runtime and int8 side by side: scores on datasets, and the time and memory of `mltta tag`.
 
     python -m benchmarks.engines --voc VOCdevkit --coco coco [--first 500]
     python -m benchmarks.engines --runs 10 --photos 200 [--pixels 500x375] [--against ../before/src]
 
-Runs alternate between the engines. "one photo" is a process that tags one photo, start-up included; "folder" is a
-process that tags so many photos into a CSV file. Each line has the median of the runs. --against adds another checkout.
+Scores are compared with those of PyTorch. Runs alternate. "one photo" is a process that tags one photo, start-up
+included; "folder" is a process that tags so many photos into a CSV file. Each line has the median of the runs.
+--against adds another checkout.
 """
 
 from __future__ import annotations
@@ -25,30 +26,31 @@ from benchmarks.folder import make_photos
 from mltta import Dataset, Result, evaluate, load_backbone, load_dataset
 from mltta.evaluation.summary import Summary
 
-ENGINES, METHODS = ("torch", "onnx"), ("auto", "clip")
+METHODS = ("auto", "clip")
+#: engine, and precision of the image tower
+ENGINES = {"torch": ("torch", "float32"), "onnx": ("onnx", "float32"), "int8": ("onnx", "int8")}
 SOURCE = Path(__file__).parents[1] / "src"
 
 
 def compare(dataset: Dataset) -> None:
-    """Print a line per method: the largest difference of scores, and both engines' mAP and F1."""
+    """Print a line per method and engine: the largest difference of scores, mAP and F1."""
     results: list[list[Result]] = []
     with tempfile.TemporaryDirectory() as out:
-        for engine in ENGINES:
-            backbone = load_backbone("mini", device="cpu", engine=engine)
-            results.append(evaluate(dataset, backbone, METHODS, out=Path(out) / engine, cache=False).results)
+        for name, (engine, dtype) in ENGINES.items():
+            backbone = load_backbone("mini", device="cpu", engine=engine, image_dtype=dtype)
+            results.append(evaluate(dataset, backbone, METHODS, out=Path(out) / name, cache=False).results)
         for method, *own in zip(METHODS, *results, strict=True):
-            apart = np.abs(own[0].shown() - own[1].shown()).max()
-            line = f"{dataset.name} {method}, {len(dataset):,} images: largest difference {apart:.1e}"
-            for engine, one in zip(ENGINES, map(Summary, own), strict=True):
-                line += f"; {engine} mAP {one.map:.2f}, F1 {one.sets.f1:.4f}"
-            print(line, flush=True)
+            for name, one in zip(ENGINES, own, strict=True):
+                found, apart = Summary(one), np.abs(own[0].shown() - one.shown()).max()
+                said = f"mAP {found.map:.2f}, F1 {found.sets.f1:.4f}, largest difference {apart:.1e}"
+                print(f"{dataset.name} {method}, {len(dataset):,} images, {name:<5} {said}", flush=True)
 
 
-def timed(source: Path, engine: str | None, photos: Sequence[Path]) -> tuple[float, float, float]:
+def timed(source: Path, engine: tuple[str, str] | None, photos: Sequence[Path]) -> tuple[float, float, float]:
     """Seconds, CPU seconds and peak MB of one `mltta tag`."""
     with tempfile.TemporaryDirectory() as out:
         more = ["-o", f"{out}/tags.csv"] if len(photos) > 1 else []
-        more += ["--engine", engine] if engine else []
+        more += ["--engine", engine[0], "--dtype", engine[1]] if engine else []
         names = [str(photos[0].parent if len(photos) > 1 else photos[0])]
         line = [sys.executable, "-m", "mltta", "tag", *names, "-q", "--device", "cpu", *more]
         start = time.perf_counter()
@@ -62,7 +64,9 @@ def timed(source: Path, engine: str | None, photos: Sequence[Path]) -> tuple[flo
 
 def race(title: str, photos: Sequence[Path], runs: int, against: Path | None) -> None:
     """Print a line per engine, of runs that alternate."""
-    kinds: list[tuple[str, Path, str | None]] = [(engine, SOURCE, engine) for engine in ENGINES]
+    kinds: list[tuple[str, Path, tuple[str, str] | None]] = [
+        (name, SOURCE, how) for name, how in ENGINES.items()
+    ]
     if against is not None:
         kinds.append(("before", against, None))
     found: dict[str, list[tuple[float, float, float]]] = {name: [] for name, *_ in kinds}

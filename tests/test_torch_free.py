@@ -28,7 +28,14 @@ from mltta.model.search import Search
 
 TORCH_FREE = [
     *("arrays", "images.views", "images.specs", "captions.store", "captions.labelled"),
-    *("model.encoded", "model.search", "model.vocabulary", "model.prompts", "model.names"),
+    *(
+        "model.acceleration",
+        "model.encoded",
+        "model.search",
+        "model.vocabulary",
+        "model.prompts",
+        "model.names",
+    ),
     *("methods", "methods.base", "methods.config", "methods.create", "methods.registry"),
     *("methods.auto", "methods.clip"),
 ]

@@ -17,13 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from open_clip.tokenizer import SimpleTokenizer, default_bpe
 from safetensors.torch import save_file
+from threadpoolctl import threadpool_info
 
 import mltta
 from mltta.errors import ConfigError, WeightsError
+from mltta.images.decode import load_image
+from mltta.images.specs import LocalSpec
+from mltta.images.views import render_local
 from mltta.model import vocabulary
 from mltta.model.backbone import Backbone
-from mltta.model.model_folder import SUMS
-from mltta.model.onnx_backbone import ABOUT, IMAGE, TEXT, OnnxBackbone
+from mltta.model.model_folder import SUMS, find_weights
+from mltta.model.onnx_backbone import ABOUT, IMAGE, INT8, TEXT, OnnxBackbone
 from mltta.model.onnx_export import export_model
 from mltta.model.prompts import TEMPLATE_SETS, list_templates
 from mltta.model.tokenizer import BytePairTokenizer
@@ -77,8 +81,41 @@ def test_the_shipped_graphs_are_what_the_export_writes(tmp_path):
 
 
 def test_weights_are_on_disk_once(tmp_path):
-    assert sum((MINI / name).stat().st_size for name in (IMAGE, TEXT)) < 500_000
+    graphs = sum((MINI / name).stat().st_size for name in (IMAGE, TEXT, INT8))
+    assert graphs < 0.05 * find_weights(MINI).stat().st_size
     assert sum(file.stat().st_size for file in MINI.rglob("*") if file.is_file()) < 100e6
+
+
+def features(backbone: Backbone, side: int) -> np.ndarray:
+    pixels = render_local(load_image(PHOTOS[0]), LocalSpec(side, 64, 64), backbone.preprocess)
+    return np.asarray(backbone.encode_images(pixels))[0]
+
+
+def test_int8_is_calibrated_on_export_and_close_to_float32(tmp_path):
+    whole = both()[1]
+    export_model(mltta.load_backbone("mini", device="cpu", accelerate=False), tmp_path, MINI, PHOTOS[:2])
+    for folder in (str(tmp_path), "mini"):
+        small = mltta.load_backbone(folder, image_dtype="int8")
+        assert small.arithmetic == "int8, ONNX Runtime"
+        for side in (224, 320):
+            near = features(small, side) @ features(whole, side)
+            assert 0.98 < near < 0.99999
+    export_model(mltta.load_backbone("mini", device="cpu", accelerate=False), tmp_path, MINI)
+    with pytest.raises(WeightsError, match="has no int8 graph: run `mltta models export` with --calibrate"):
+        mltta.load_backbone(str(tmp_path), image_dtype="int8")
+
+
+def test_int8_finds_the_labels_of_the_sample_photos():
+    sets = []
+    for backbone in (mltta.load_backbone("mini", image_dtype="int8"), both()[1]):
+        found = mltta.Tagger(backbone, "coco")(PHOTOS)
+        sets.append({(i, label) for i, tags in enumerate(found) for label in tags.present})
+    assert len(sets[0] & sets[1]) > 0.85 * len(sets[0] | sets[1])
+
+
+def test_int8_without_onnx_runtime_is_refused():
+    with pytest.raises(ConfigError, match="int8 needs ONNX Runtime, but the model RN50"):
+        mltta.load_backbone("RN50:openai", image_dtype="int8")
 
 
 def test_a_vit_is_exported_with_its_own_size_and_read_through_tiles(tmp_path):
@@ -179,3 +216,13 @@ def test_any_text_has_open_clips_tokens(text):
 def test_sets_of_templates_are_open_clips(name):
     wanted = getattr(open_clip, f"{name.upper()}_IMAGENET_TEMPLATES")
     assert list_templates(name) == tuple(fill("{}") for fill in wanted)
+
+
+def test_matrix_products_of_numpy_use_the_thread_of_their_photo():
+    engine = both()[1].engine
+    blas = [one for one in threadpool_info() if one["user_api"] == "blas"]
+    assert blas, "NumPy was built without a known BLAS"
+    with engine.scoring():
+        during = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+    assert set(during) == {1}
+    assert [one for one in threadpool_info() if one["user_api"] == "blas"] == blas

@@ -21,6 +21,7 @@ from mltta.model.search import Search
 from mltta.storage import atomic, checksums, hub
 from mltta.storage.folders import MINI, cache_folder
 from mltta.storage.reading import LABELS, parse_json, read_bytes, reading
+from mltta.storage.tensors import open_arrays
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
@@ -29,8 +30,7 @@ log = logging.getLogger("mltta")
 FORMAT = "mltta-captions-2"
 #: older format without checksums
 UNCHECKED = "mltta-captions-1"
-TEXT_BYTES = 4 << 30
-_KINDS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8}
+TEXT_BYTES = 1 << 30
 #: value that disables captions
 NONE = "none"
 DAMAGED = "build or download it again"
@@ -124,8 +124,6 @@ class CaptionBase:
     @classmethod
     def load(cls, folder: str | Path, backbone: Backbone | None = None) -> CaptionBase:
         """Load a saved base memory-mapped, and validate it; with a backbone, refuse one built by another."""
-        from safetensors import SafetensorError
-
         folder = Path(folder)
         file = folder / "embeddings.safetensors"
         if not (folder / "config.json").is_file():
@@ -137,10 +135,9 @@ class CaptionBase:
                 said = config.get("embeddings_crc32")
                 if said is not None and checksums.of_file(file) != said:
                     raise CaptionError(f"{file} is damaged: {DAMAGED}")
-                embeddings, wanted = _mapped(file, "embeddings"), (config["captions"], config["dim"])
-                scale = (
-                    _mapped(file, "scale") if embeddings.dtype == np.int8 else np.ones(len(embeddings), "f4")
-                )
+                tensors, _ = open_arrays(file)
+                embeddings, wanted = tensors["embeddings"], (config["captions"], config["dim"])
+                scale = tensors["scale"] if embeddings.dtype == np.int8 else np.ones(len(embeddings), "f4")
                 fits = embeddings.shape == wanted and scale.shape == wanted[:1] and scale.dtype.kind == "f"
                 if _digest(text) != config["texts_blake2b"] or not fits or not np.isfinite(scale).all():
                     raise CaptionError(f"{folder} is damaged: its files do not match; {DAMAGED}")
@@ -148,7 +145,7 @@ class CaptionBase:
                     embeddings = normalize(embeddings * scale[:, None])
                 texts = text.splitlines()
                 base = cls(texts, embeddings, str(config["backbone"]), str(config.get("model", "")))
-        except (OSError, KeyError, SafetensorError) as error:
+        except (OSError, KeyError) as error:
             raise CaptionError(f"{folder} is not a readable caption base: {error}") from error
         if (np.abs(_lengths(embeddings) - 1) > 0.05).any():
             raise CaptionError(f"{file} contains embeddings that are not normalized: {DAMAGED}")
@@ -191,22 +188,6 @@ def _config(folder: Path) -> dict[str, Any]:
     else:
         log.info("%s has no checksums (older format), so damage cannot be detected", folder)
     return config
-
-
-def _mapped(file: Path, name: str) -> NDArray[Any]:
-    """Memory-map a tensor of a safetensors file; safetensors' own NumPy reader copies it."""
-    from safetensors import safe_open
-
-    with safe_open(file, "np") as held:  # validates the file
-        kind = held.get_slice(name).get_dtype()
-    with file.open("rb") as opened:
-        length = int.from_bytes(opened.read(8), "little")
-        about = json.loads(opened.read(length))[name]
-    start, shape = 8 + length + about["data_offsets"][0], tuple(about["shape"])
-    if not all(shape):  # empty arrays cannot be mapped
-        return np.zeros(shape, _KINDS[kind])
-    # writable, because torch warns about read-only arrays
-    return np.asarray(np.memmap(file, _KINDS[kind], "c", start, shape))
 
 
 def _lengths(embeddings: NDArray[Any]) -> NDArray[np.float64]:

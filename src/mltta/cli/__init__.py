@@ -13,7 +13,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from mltta.cli import captions, diffusion, eval, generate, kept, lists, reproduce, serve, tag
+from mltta.cli import browser, captions, diffusion, eval, generate, kept, lists, reproduce, serve, tag
 from mltta.cli.options import WithRay, alone, shell
 from mltta.errors import MlttaError
 from mltta.storage.reading import Escaped
@@ -46,7 +46,8 @@ app = typer.Typer(
 GROUPS: dict[str, tuple[Any, ...]] = {
     "": (
         "",
-        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, diffusion.variations),
+        *(tag.tag, serve.serve, browser.page, eval.eval_, eval.compare, reproduce.reproduce),
+        diffusion.variations,
         lists.methods,
     ),
     "captions": (

@@ -19,7 +19,9 @@ LABELS, METHOD, PERFORMANCE = "Labels and captions", "Method", "Performance"
 
 class DeviceOptions(Options, panel=PERFORMANCE):
     device: str = option("auto", "Device: auto, cpu, cuda, cuda:1, mps …")
-    dtype: str | None = option(None, "Precision: float32, bfloat16 or float16 (default: by device).")
+    dtype: str | None = option(
+        None, "Precision: float32, bfloat16, float16, or int8 with ONNX Runtime (default: by device)."
+    )
     engine: Literal["auto", "onnx", "torch"] = option(
         "auto", "onnx (no PyTorch), torch, or auto: the faster one that can run the method."
     )

@@ -48,6 +48,9 @@ class ExportOptions(Options):
 
     folder: Path = argument("DIR", "Folder to write.")
     model: str = option(MISSING, "Model name or model folder, as in `mltta tag`.", "-m")
+    calibrate: tuple[str, ...] = option(
+        (), "Also write an int8 image tower, calibrated on these photos. May be repeated.", metavar="PHOTOS"
+    )
 
 
 def methods(options: MethodsOptions) -> None:
@@ -89,6 +92,7 @@ def models(options: ModelsOptions) -> None:
 
 
 def export(options: ExportOptions) -> None:
+    from mltta.images.find import find_images
     from mltta.model.load import load_backbone
     from mltta.storage.folders import MINI
 
@@ -96,5 +100,6 @@ def export(options: ExportOptions) -> None:
     from mltta.model.onnx_export import export_model  # imports PyTorch, whose absence is reported above
 
     source = MINI if options.model == "mini" else Path(options.model)
-    export_model(backbone, options.folder, source if source.is_dir() else None)
+    photos = find_images(options.calibrate) if options.calibrate else []
+    export_model(backbone, options.folder, source if source.is_dir() else None, photos)
     typer.echo(f"wrote {options.folder}: --model {options.folder}", err=True)

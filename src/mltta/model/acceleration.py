@@ -10,18 +10,19 @@ from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch import Tensor
-
 from mltta.errors import ConfigError
-from mltta.model.label_encoder import LabelEncoder, TextTower
-from mltta.model.passes import ImageTower
-from mltta.model.prompts import Prompts
 from mltta.model.search import Search
 
 if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from mltta.arrays import Array
     from mltta.images.specs import ViewSpec
     from mltta.images.views import Preprocess
+    from mltta.model.label_encoder import LabelEncoder, TextTower
+    from mltta.model.passes import ImageTower
+    from mltta.model.prompts import Prompts
 
 #: environment variable: none, all, or names of optimizations separated by commas
 VARIABLE = "MLTTA_ACCELERATE"
@@ -48,13 +49,17 @@ class Acceleration:
         self, forward: Callable[[Tensor], Tensor], device: torch.device, dtype: torch.dtype, side: int
     ) -> ImageTower:
         """Runs an image tower."""
+        from mltta.model.passes import ImageTower
+
         return ImageTower(forward, device, dtype, side)
 
     def label_encoder(self, tower: TextTower, prompts: Prompts, context: Tensor | None) -> LabelEncoder:
         """Encodes labels with variable contexts."""
+        from mltta.model.label_encoder import LabelEncoder
+
         return LabelEncoder(tower, prompts, context)
 
-    def search(self, base: Tensor) -> Search:
+    def search(self, base: Array) -> Search:
         """Searches the nearest captions."""
         return Search(base)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from concurrent.futures import Executor
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
 
 #: views in a pass, few enough for a CPU's caches: 64 at once take five times as long
 CPU_CHUNK = 8
+#: whether this Python runs in a web page, which has no threads
+IN_PAGE = sys.platform == "emscripten"
+
+
+class Inline(Executor):
+    """Does all work at once, on the thread that asks for it."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+def thread_pool(threads: int, name: str) -> Executor:
+    """A pool of threads, where there are any."""
+    return Inline() if IN_PAGE else ThreadPoolExecutor(threads, name)
 
 
 def cores() -> int:

@@ -45,8 +45,8 @@ def load_backbone(
             "hf-hub:ORG/REPO[@REVISION]", or a folder with open_clip_config.json.
         weights: a pretrained tag, or a local file (safetensors, state_dict, OpenAI's .pt archive).
         device: "auto" uses a GPU if there is one.
-        image_dtype: precision of the image tower: float32, bfloat16 or float16 (default: bfloat16 on a GPU, float32 on
-            a CPU). Texts and scores are always float32.
+        image_dtype: precision of the image tower: float32, bfloat16, float16 or, with ONNX Runtime, int8 (default:
+            bfloat16 on a GPU, float32 on a CPU). Texts and scores are always float32.
         quick_gelu: whether a local file was trained with the QuickGELU activation.
         allow_torchscript: open OpenAI's original archive (may execute code).
         allow_remote_code: run Python code included in a model's tokenizer, if its settings request it.
@@ -66,13 +66,15 @@ def load_backbone(
         needed = _only_torch(model, folder, str(device), {**asked, "prompts": prompts})
         if engine == "onnx" and needed:
             raise ConfigError(f"{needed} does not run on ONNX Runtime: --engine torch")
+        if image_dtype == "int8" and needed:
+            raise ConfigError(f"int8 needs ONNX Runtime, but {needed} does not run on it")
         if needed and not here:
             raise needs_torch(needed)
-        if not needed and (
-            engine == "onnx" or not here or not (any_method or (device == "auto" and has_gpu()))
-        ):
+        wanted = engine == "onnx" or image_dtype == "int8" or not here
+        if not needed and (wanted or not (any_method or (device == "auto" and has_gpu()))):
             log.debug("%s on ONNX Runtime", model)
-            return OnnxBackbone(folder, "mini" if model == "mini" else folder.name)
+            name = "mini" if model == "mini" else folder.name
+            return OnnxBackbone(folder, name, str(image_dtype or "float32"))
     if not here:
         raise needs_torch("the engine torch")
     from mltta.model.torch_backbone import open_torch
@@ -92,7 +94,7 @@ def _only_torch(model: str | None, folder: Path, device: str, asked: dict[str, A
         return f"the model {model or asked['weights']} (not mini, and not from `mltta models export`)"
     if device not in ("auto", "cpu"):
         return f"the device {device}"
-    named = [name for name, value in asked.items() if value not in (None, False, "float32")]
+    named = [name for name, value in asked.items() if value not in (None, False, "float32", "int8")]
     return f"the option {named[0]}" if named else ""
 
 

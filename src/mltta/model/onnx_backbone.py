@@ -17,10 +17,10 @@ from mltta.images.specs import AnySpec, LocalSpec
 from mltta.images.views import Preprocess
 from mltta.labels import LabelSet
 from mltta.model import model_folder as folder_
+from mltta.model.acceleration import Acceleration
 from mltta.model.backbone import Backbone
 from mltta.model.cpu_passes import CPU_CHUNK
 from mltta.model.onnx_engine import OnnxEngine
-from mltta.model.search import Search
 from mltta.model.tokenizer import BytePairTokenizer
 from mltta.model.windows import look_locally
 from mltta.storage.reading import SETTINGS, parse_json, read_bytes
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FORMAT = "mltta-onnx-1"
 #: what `mltta models export` writes beside a model's settings, weights and byte-pair table
-ABOUT, IMAGE, TEXT = "onnx.json", "image.onnx", "text.onnx"
+ABOUT, IMAGE, TEXT, INT8 = "onnx.json", "image.onnx", "text.onnx", "image.int8.onnx"
 
 
 class Cpu(NamedTuple):
@@ -40,13 +40,6 @@ class Cpu(NamedTuple):
 
     def __str__(self) -> str:
         return self.type
-
-
-class Plain(NamedTuple):
-    """What stands for `Acceleration`: captions are searched one by one."""
-
-    tricks: tuple[str, ...] = ()
-    search: Callable[[Array], Search] = Search
 
 
 class FixedLabels:
@@ -88,13 +81,17 @@ class OnnxBackbone(Backbone):
     """A frozen model whose towers are ONNX graphs; their weights are those of the folder's safetensors file."""
 
     any_method = False
-    arithmetic = "float32, ONNX Runtime"
     device = Cpu()
-    acceleration = Plain()
+    acceleration = Acceleration()
     image_tower: OnnxTower
 
-    def __init__(self, folder: Path, name: str):
+    def __init__(self, folder: Path, name: str, dtype: str = "float32"):
         super().__init__()
+        self.dtype, self._graph = dtype, folder / (INT8 if dtype == "int8" else IMAGE)
+        if not self._graph.is_file():
+            raise WeightsError(
+                f"{folder} has no int8 graph: run `mltta models export` with --calibrate PHOTOS"
+            )
         folder_.check_sums(folder)
         config = folder_.read_config(folder / folder_.CONFIG)
         about = parse_json(
@@ -118,6 +115,10 @@ class OnnxBackbone(Backbone):
         return {name: value for name, value in self.__dict__.items() if name not in ("_image", "_text")}
 
     @property
+    def arithmetic(self) -> str:
+        return f"{self.dtype}, ONNX Runtime"
+
+    @property
     def text_fingerprint(self) -> str:
         return str(self._about["text"])
 
@@ -127,7 +128,7 @@ class OnnxBackbone(Backbone):
 
     @cached_property
     def _image(self) -> Any:
-        return open_graph(self.folder / IMAGE)
+        return open_graph(self._graph)
 
     @cached_property
     def _text(self) -> Any:

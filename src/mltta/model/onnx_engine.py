@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.images.specs import AnySpec
-from mltta.model.cpu_passes import cores, encode_alone
+from mltta.model.cpu_passes import IN_PAGE, cores, encode_alone, thread_pool
 
 if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
+
     from mltta.model.onnx_backbone import OnnxBackbone
     from mltta.session.prepare import Prepared
 
@@ -42,13 +44,17 @@ class OnnxEngine:
         """Another process has threads of its own."""
         return {"_backbone": self._backbone}
 
-    @cached_property
-    def _pool(self) -> tuple[int, ThreadPoolExecutor]:
+    @property
+    def _at_once(self) -> int:
         asked = os.environ.get("OMP_NUM_THREADS", "")
-        return os.getpid(), ThreadPoolExecutor(int(asked) if asked.isdecimal() else cores(), "mltta")
+        return int(asked) if asked.isdecimal() else cores()
+
+    @cached_property
+    def _pool(self) -> tuple[int, Executor]:
+        return os.getpid(), thread_pool(self._at_once, "mltta")
 
     @property
-    def threads(self) -> ThreadPoolExecutor:
+    def threads(self) -> Executor:
         """As many threads as cores; after a fork others than the parent's."""
         if self._pool[0] != os.getpid():
             del self._pool
@@ -56,7 +62,7 @@ class OnnxEngine:
 
     def batches(self, batch_size: int | None = None) -> AtOnce:
         """How many photos to process at once: as many as there are threads."""
-        return AtOnce(batch_size or min(8, self.threads._max_workers))
+        return AtOnce(batch_size or min(8, self._at_once))
 
     def encode(
         self, photos: Sequence[Prepared], seed: int, at_once: AtOnce, fill: int
@@ -91,6 +97,15 @@ class OnnxEngine:
         """Apply ``work`` to one item each, side by side."""
         return list(self.threads.map(lambda item: work([item])[0], items))
 
-    def scoring(self) -> AbstractContextManager[None]:
-        """Nothing has to be prepared."""
-        return nullcontext()
+    @cached_property
+    def _blas(self) -> ThreadpoolController:
+        from threadpoolctl import ThreadpoolController
+
+        return ThreadpoolController()
+
+    def scoring(self) -> AbstractContextManager[Any]:
+        """Each photo has a thread: those of NumPy's matrix products would only wait for each other."""
+        if IN_PAGE:
+            return nullcontext()
+        limited: AbstractContextManager[Any] = self._blas.limit(limits=1, user_api="blas")
+        return limited

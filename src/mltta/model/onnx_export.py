@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from mltta.errors import ConfigError, WeightsError
 from mltta.model import model_folder as folder_
-from mltta.model.onnx_backbone import ABOUT, IMAGE, TEXT, OnnxBackbone, write_about
+from mltta.model.onnx_backbone import ABOUT, IMAGE, INT8, TEXT, OnnxBackbone, write_about
+from mltta.model.onnx_int8 import quantize
 from mltta.storage import atomic, checksums
 from mltta.storage.tensors import to_bytes
 
@@ -81,12 +82,15 @@ def _attend(attn: nn.MultiheadAttention, x: Tensor, mask: Tensor) -> Tensor:
     return found
 
 
-def export_model(backbone: Any, folder: Path, source: Path | None = None) -> None:
+def export_model(
+    backbone: Any, folder: Path, source: Path | None = None, photos: Sequence[Path] = ()
+) -> None:
     """Write a model folder that both engines load, and compare its features with the model's.
 
     Args:
         backbone: on a CPU in float32, not accelerated.
         source: the model's own folder, if it has one.
+        photos: also write an int8 image tower, whose ranges are measured on these.
     """
     try:
         import onnx  # noqa: F401
@@ -117,6 +121,10 @@ def export_model(backbone: Any, folder: Path, source: Path | None = None) -> Non
             if fixed:
                 raise
         if error < TOLERANCE:
+            (folder / INT8).unlink(missing_ok=True)  # of other weights
+            if photos:
+                quantize(folder, photos, backbone.preprocess, bool(fixed))
+            _seal(folder, weights)
             return
     raise WeightsError(f"{backbone.name} cannot be exported: its features differ by {error:.1e}")
 
@@ -233,8 +241,9 @@ def _seal(folder: Path, weights: Path) -> None:
     """Write the checksums of all files, of those there were before too."""
     sums = folder / folder_.SUMS
     before = json.loads(sums.read_bytes())["files"] if sums.is_file() else {}
-    names = {*before, folder_.CONFIG, weights.name, "bpe.txt.gz", ABOUT, IMAGE, TEXT}
-    said = checksums.sealed({"files": {name: checksums.of_file(folder / name) for name in sorted(names)}})
+    names = {*before, folder_.CONFIG, weights.name, "bpe.txt.gz", ABOUT, IMAGE, TEXT, INT8}
+    there = [name for name in sorted(names) if (folder / name).is_file()]
+    said = checksums.sealed({"files": {name: checksums.of_file(folder / name) for name in there}})
     atomic.write(sums, (json.dumps(said, indent=1) + "\n").encode())
 
 

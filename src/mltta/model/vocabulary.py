@@ -12,14 +12,13 @@ import logging
 from pathlib import Path
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
 from mltta.arrays import Array, to_numpy
 from mltta.labels import BUILT_IN, LabelSet, with_known_words
 from mltta.storage import atomic
 from mltta.storage.checksums import of_tensors
 from mltta.storage.folders import MINI, cache_folder
-from mltta.storage.tensors import to_bytes
+from mltta.storage.tensors import open_arrays, to_bytes
 
 log = logging.getLogger("mltta")
 FORMAT = "mltta-vocabulary-1"
@@ -70,11 +69,10 @@ def find(name: str) -> Vocabulary | None:
 def load(file: Path, name: str) -> Vocabulary | None:
     """Load cached features; None if they are missing, outdated or damaged."""
     try:
-        with safe_open(file, "np") as held:
-            about = dict(held.metadata() or {})
-            features = held.get_tensor("features")
+        tensors, about = open_arrays(file)
+        features = tensors["features"]
         texts = json.loads(about.get("texts", "[]"))
-    except (OSError, ValueError, SafetensorError):
+    except (OSError, KeyError, ValueError):
         return None
     whole = about.pop("checksum", "") == of_tensors({"features": features}, about)
     if about.get("identity") != name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -13,64 +13,64 @@ import numpy as np
 from mltta.output.formats import text_format
 from mltta.output.keywords.write import new_sidecar
 from mltta.output.sorting import safe_name
-from mltta.serve.engine import Answered
-from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall
 from mltta.storage.reading import unwritable
 from mltta.tagger import Tags
 
 
-def image_answer(found: Answered, asked: TagCall) -> ImageOut:
-    """Build one image's entry, with the fields requested by the call."""
-    tags = found.tags
+def image_answer(
+    tags: Tags, ms: float, *, all: bool = False, where: bool = False, captions: bool = False
+) -> dict[str, Any]:
+    """Build one image's entry, with the fields requested."""
     if tags.error is not None:
-        return ImageOut(image=tags.image, error=tags.error)
-    labels = [Label(**item) for item in (tags if asked.all else tags.shown)]
-    answer = ImageOut(image=tags.image, present=tags.present, labels=labels, ms=round(found.ms, 1))
-    answer.keywords = tags.keywords
-    answer.note = tags.note
-    if asked.where:
-        answer.where = {label: _heat(grid) for label, grid in tags.where.items()}
-    if asked.captions:
-        answer.captions = {
-            label: [Caption(text=text, similarity=round(near, 4)) for text, near in said]
+        return {"image": tags.image, "error": tags.error}
+    labels = list(tags) if all else tags.shown
+    entry = {"image": tags.image, "present": tags.present, "labels": labels, "ms": round(ms, 1)}
+    entry["keywords"] = tags.keywords
+    if tags.note is not None:
+        entry["note"] = tags.note
+    if where:
+        entry["where"] = {label: _heat(grid) for label, grid in tags.where.items()}
+    if captions:
+        entry["captions"] = {
+            label: [{"text": text, "similarity": round(near, 4)} for text, near in said]
             for label, said in tags.captions.items()
         }
-    return answer
+    return entry
 
 
-def _heat(grid: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> Heat:
+def _heat(grid: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> dict[str, Any]:
     values = np.rint(255 * grid / max(float(grid.max()), 1e-12)).astype(int)
-    return Heat(rows=values.shape[0], columns=values.shape[1], heat=values.ravel().tolist())
+    return {"rows": values.shape[0], "columns": values.shape[1], "heat": values.ravel().tolist()}
 
 
-def export(asked: ExportCall) -> tuple[bytes, str, str]:
-    """Write results to a file; returns its content, media type and name."""
-    if asked.format == "xmp":
-        return _sidecars(asked.images), "application/zip", "keywords.zip"
-    lines = text_format(asked.format, asked.wide)
+def export(format: str, wide: bool, images: Sequence[Mapping[str, Any]]) -> tuple[bytes, str, str]:
+    """Write entries to a file; returns its content, media type and name."""
+    if format == "xmp":
+        return _sidecars(images), "application/zip", "keywords.zip"
+    lines = text_format(format, wide)
     assert lines is not None
-    text = "".join(lines.pieces(map(_record, asked.images)))
-    kind = "text/csv" if asked.format == "csv" else "application/json"
-    return text.encode("utf-8", "replace"), kind, f"tags.{asked.format}"
+    text = "".join(lines.pieces(map(_record, images)))
+    kind = "text/csv" if format == "csv" else "application/json"
+    return text.encode("utf-8", "replace"), kind, f"tags.{format}"
 
 
-def _record(entry: ImageOut) -> dict[str, Any]:
+def _record(entry: Mapping[str, Any]) -> dict[str, Any]:
     """A file's record of an entry: only labels that are shown."""
-    here = set(entry.present or ())
-    shown = [item.model_dump() for item in entry.labels or () if item.label in here]
-    return Tags(shown, present=[x["label"] for x in shown], image=entry.image, error=entry.error).record()
+    here = set(entry.get("present") or ())
+    shown = [item for item in entry.get("labels") or () if item["label"] in here]
+    present = [item["label"] for item in shown]
+    return Tags(shown, present=present, image=entry["image"], error=entry.get("error")).record()
 
 
-def _sidecars(entries: Sequence[ImageOut]) -> bytes:
+def _sidecars(entries: Sequence[Mapping[str, Any]]) -> bytes:
     """A zip with an XMP sidecar for each photo with labels, to unpack next to the photos."""
     content = io.BytesIO()
     taken: set[str] = set()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in entries:
-            if keywords := [
-                _clean(word) for word in (entry.present if entry.keywords is None else entry.keywords) or ()
-            ]:
-                archive.writestr(_path(entry.image, taken), new_sidecar(keywords))
+            given = entry.get("present") if entry.get("keywords") is None else entry["keywords"]
+            if keywords := [_clean(word) for word in given or ()]:
+                archive.writestr(_path(entry["image"], taken), new_sidecar(keywords))
     return content.getvalue()
 
 

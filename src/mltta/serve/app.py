@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,12 @@ from starlette.exceptions import HTTPException
 from mltta import __version__
 from mltta.decision import Decision
 from mltta.errors import MlttaError
-from mltta.labels.languages import LANGUAGES, in_language
-from mltta.methods import Method
 from mltta.serve.answers import export, image_answer
 from mltta.serve.calls import Refused, apart, media_type, read_call, read_export, sources_of
 from mltta.serve.engine import Answered, Engine, Job
 from mltta.serve.guard import LEFT, Metrics, full, refusal
-from mltta.serve.offer import Offer, allowed_settings
-from mltta.serve.schema import SCHEMAS, ErrorOut, ExportCall, TagAnswer, TagCall, body
+from mltta.serve.offer import Offer
+from mltta.serve.schema import SCHEMAS, ErrorOut, ExportCall, ImageOut, TagAnswer, TagCall, body
 from mltta.session.prepare import Photo
 
 PAGE = Path(__file__).parents[1] / "assets" / "page"
@@ -99,7 +96,9 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             for place, ((name, _), source) in enumerate(zip(sent, sources, strict=True))
         ]
         job = engine.submit(choice, photos)
-        entries = [image_answer(one, asked) for one in await answered(job, request)]
+        wanted = asked.model_dump(include={"all", "where", "captions"})
+        made = await answered(job, request)
+        entries = [ImageOut(**image_answer(one.tags, one.ms, **wanted)) for one in made]
         for entry in entries:
             metrics.images.labels("tagged" if entry.error is None else "failed").inc()
         count, seconds = len(choice.labels), round(time.perf_counter() - start, 4)
@@ -137,53 +136,30 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         if media_type(request) != "application/json":
             raise Refused(415, "unsupported media type: send application/json")
         (asked,) = await apart(read_export, (await request.body(),))
-        ((content, kind, name),) = await apart(export, (asked,))
+        images = [one.model_dump() for one in asked.images]
+        ((content, kind, name),) = await apart(export, (asked.format, asked.wide, images))
         return Response(content, 200, {"content-disposition": f'attachment; filename="{name}"'}, kind)
 
     @app.get("/v1/models", summary="Models")
-    async def models() -> dict[str, Any]:
-        return {
-            "models": [
-                {"name": name, "default": place == 0, "image_size": backbone.preprocess.size}
-                for place, (name, backbone) in enumerate(offer.models.items())
-            ]
-        }
+    async def models() -> Any:
+        return offer.describe("models")
 
     @app.get("/v1/methods", summary="List methods and their settings")
-    async def methods() -> dict[str, Any]:
-        return {
-            "methods": [
-                {
-                    "name": name,
-                    "default": place == 0,
-                    "summary": cls.summary,
-                    "where": cls.where is not Method.where,
-                    "online": cls.online,
-                    "settings": allowed_settings(cls),
-                }
-                for place, (name, cls) in enumerate(offer.methods.items())
-            ]
-        }
+    async def methods() -> Any:
+        return offer.describe("methods")
 
     @app.get("/v1/labels", summary="List label sets and request limits")
     async def labels() -> dict[str, Any]:
-        return {
-            "default": offer.default_labels,
-            "languages": {"en": "English", **LANGUAGES},
-            "sets": [{"name": name, "count": len(own)} for name, own in offer.sets.items()],
-            "limits": asdict(limits),
-            "urls": allow_urls,
-        }
+        return {**(offer.describe("labels") or {}), "urls": allow_urls}
 
     @app.get(
         "/v1/labels/{name}", responses=_errors(404), summary="List the labels of a set, and their synonyms"
     )
-    async def label_set(name: str, language: str | None = None) -> dict[str, Any]:
-        if name not in offer.sets:
+    async def label_set(name: str, language: str | None = None) -> Any:
+        found = offer.describe(f"labels/{name}", language)
+        if found is None:
             raise Refused(404, f"unknown label set {name[:80]!r}; available: {', '.join(offer.sets)}")
-        own = in_language(offer.sets[name], language)
-        synonyms = dict(zip(own.display, own.synonyms, strict=True))
-        return {"name": name, "labels": list(synonyms), "synonyms": synonyms}
+        return found
 
     @app.get("/health", summary="Liveness check")
     async def health() -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_args, get_type_hints
 
 from mltta.errors import ConfigError, LabelError, NeedsTorch
 from mltta.labels import BUILT_IN, LabelSet
-from mltta.labels.languages import names
+from mltta.labels.languages import LANGUAGES, in_language, names
 from mltta.labels.sets import MOST_LABELS
 from mltta.methods import Method, list_methods, method_class
 from mltta.model.backbone import Backbone
@@ -154,6 +154,38 @@ class Offer:
         if language not in (None, "en"):
             names(str(language))  # refuse unknown ones
         return Choice(model, method, self.label_set(labels), chosen, where, captions, language)
+
+    def describe(self, what: str, language: str | None = None) -> dict[str, Any] | None:
+        """What GET /v1/models, methods, labels or labels/NAME returns; None if there is no such set."""
+        if what == "models":
+            models = enumerate(self.models.items())
+            sizes = [
+                {"name": name, "default": place == 0, "image_size": backbone.preprocess.size}
+                for place, (name, backbone) in models
+            ]
+            return {"models": sizes}
+        if what == "methods":
+            methods = [
+                {
+                    "name": name,
+                    "default": place == 0,
+                    "summary": cls.summary,
+                    "where": cls.where is not Method.where,
+                    "online": cls.online,
+                    "settings": allowed_settings(cls),
+                }
+                for place, (name, cls) in enumerate(self.methods.items())
+            ]
+            return {"methods": methods}
+        if what == "labels":
+            sets = [{"name": name, "count": len(own)} for name, own in self.sets.items()]
+            said = {"default": self.default_labels, "languages": {"en": "English", **LANGUAGES}}
+            return {**said, "sets": sets, "limits": dataclasses.asdict(self.limits)}
+        if (name := what.removeprefix("labels/")) not in self.sets:
+            return None
+        own = in_language(self.sets[name], language)
+        synonyms = dict(zip(own.display, own.synonyms, strict=True))
+        return {"name": name, "labels": list(synonyms), "synonyms": synonyms}
 
     def label_set(self, labels: Sequence[str] | str | None) -> LabelSet:
         """The labels of a request: the name of a set, or a list, never a file."""

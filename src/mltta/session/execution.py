@@ -10,12 +10,13 @@ import multiprocessing
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mltta.errors import ConfigError
 from mltta.model.cpu_passes import cores as cores
+from mltta.model.cpu_passes import thread_pool
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
@@ -77,7 +78,7 @@ def in_order(
         threads: number of threads if there are no processes. Decoding and resizing release the GIL.
     """
     pool: Executor = (
-        ThreadPoolExecutor(threads, "mltta-ahead")
+        thread_pool(threads, "mltta-ahead")
         if not workers
         else (ProcessPoolExecutor(workers, multiprocessing.get_context(), _begin, (work,)))
     )

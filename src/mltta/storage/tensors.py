@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import re
 import zipfile
@@ -12,17 +13,23 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from array_api_compat import is_torch_array
+from numpy.typing import NDArray
 
 from mltta.arrays import Array
 from mltta.errors import WeightsError
 from mltta.storage.checksums import CHECKSUM, of_tensors
+from mltta.storage.reading import UNREADABLE
 
 #: classes that training loops pickle beside the weights; replaced by inert placeholders when read
 _LEFTOVERS = ("torch.optim.", "collections.defaultdict", "builtins.dict", "numpy.")
 _SCRIPT = re.compile(r"/code/|^([^/]*/)?(constants|version)\.pkl$")
 #: bytes at the end of a zip archive that describe it, and bytes of the list of its parts
 _TAIL, _MOST_LISTED = 1 << 17, 1 << 24
+
+#: NumPy's names of safetensors' kinds of numbers
+_KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I8": "i1", "U8": "u1"}
 
 
 class _Husk:
@@ -46,6 +53,37 @@ def to_bytes(tensors: Mapping[str, Array], about: Mapping[str, str]) -> bytes:
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data[8 + size :]
+
+
+def open_arrays(file: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Memory-map the tensors of a safetensors file, and return them with its metadata; OSError if it is damaged."""
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as opened:
+            start = 8 + int.from_bytes(opened.read(8), "little")
+            if not 8 < start <= size:
+                raise ValueError("its header is incomplete")
+            header = json.loads(opened.read(start - 8))
+        about, found = header.pop("__metadata__", {}), {}
+        for name, said in header.items():
+            kind, shape = np.dtype(_KINDS[said["dtype"]]), tuple(map(int, said["shape"]))
+            begin, end = map(int, said["data_offsets"])
+            count = math.prod(shape)
+            if (
+                min(shape, default=0) < 0
+                or end - begin != count * kind.itemsize
+                or not 0 <= begin <= end <= size - start
+            ):
+                raise ValueError(f"{name} is not where its header says")
+            # writable, because torch warns about read-only arrays; an empty array cannot be mapped
+            found[name] = (
+                np.memmap(file, kind, "c", start + begin, shape).view(np.ndarray)
+                if count
+                else np.zeros(shape, kind)
+            )
+        return found, {str(name): str(text) for name, text in about.items()}
+    except UNREADABLE as error:
+        raise OSError(f"{file} is not a readable safetensors file: {reason(error)}") from error
 
 
 def read_file(path: Path, allow_torchscript: bool = False) -> tuple[Any, bool]:
