@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from mltta.cli import app
 from mltta.cli.eval import EvalOptions
-from mltta.cli.options import WithRay, shell
+from mltta.cli.options import Words, shell
 from mltta.cli.tag import TagOptions, open_tagger
 from tests.cli.test_cli import mltta
 from tests.golden_data import GOLDEN
@@ -43,7 +43,7 @@ def given(options: type, *args: object):
 
     run.__annotations__["options"] = options
     one = typer.Typer()
-    one.command(cls=WithRay)(shell(run))
+    one.command(cls=Words)(shell(run))
     done = CliRunner().invoke(one, list(map(str, args)))
     if isinstance(done.exception, Exception) and not isinstance(done.exception, SystemExit):
         raise done.exception

@@ -27,6 +27,7 @@ GUIDES = [
     "index",
     "idea",
     "tagging",
+    "library",
     "labels",
     "models",
     "captions",

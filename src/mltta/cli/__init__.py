@@ -13,8 +13,8 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from mltta.cli import captions, diffusion, eval, generate, kept, lists, reproduce, serve, tag
-from mltta.cli.options import WithRay, alone, shell
+from mltta.cli import captions, diffusion, eval, generate, kept, library, lists, reproduce, serve, tag
+from mltta.cli.options import Words, alone, shell
 from mltta.errors import MlttaError
 from mltta.storage.reading import Escaped
 
@@ -46,8 +46,8 @@ app = typer.Typer(
 GROUPS: dict[str, tuple[Any, ...]] = {
     "": (
         "",
-        *(tag.tag, serve.serve, eval.eval_, eval.compare, reproduce.reproduce, diffusion.variations),
-        lists.methods,
+        *(tag.tag, library.export, library.search, library.similar, library.duplicates, library.teach),
+        *(serve.serve, eval.eval_, eval.compare, reproduce.reproduce, diffusion.variations, lists.methods),
     ),
     "captions": (
         "Generate, build, inspect, search, merge and share caption bases.",
@@ -63,7 +63,7 @@ for word, (about, *runs) in GROUPS.items():
     if word == "models":  # alone it lists them
         group.callback(invoke_without_command=True)(alone(lists.models))
     for run in runs:
-        group.command(run.__name__.rstrip("_"), cls=WithRay)(shell(run))
+        group.command(run.__name__.rstrip("_"), cls=Words)(shell(run))
     if word:
         app.add_typer(group, name=word, **({"help": about} if about else {}))
 

@@ -93,6 +93,14 @@ class TagsJournal:
         del held["stamp"]
         return held
 
+    @property
+    def images(self) -> int:
+        return len(self.kept)
+
+    def records(self) -> Iterator[Record]:
+        """Yield the last record of every image."""
+        yield from map(self.record, self.kept)
+
     def records_after(self, name: str, seal: Seal) -> Iterator[Record]:
         """Yield the records added after a seal of a file, up to its next one."""
         with self.path.open("rb") as file:
