@@ -16,6 +16,7 @@ _TAGGED = table(
     {"image": _NAME, "present": _NAMES, "labels": _SCORES},
     {
         "note": optional(_NAME),
+        "keywords": _NAMES,
         "thumbnail": matches(_BASE64, _PICTURE),
         "where": mapping(_NAME, matches(_BASE64, _HEAT), _MOST),
     },

@@ -144,7 +144,8 @@ class TagsJournal:
                         version = settings.get("mltta", "another version")
                         said = f"{shorten(version, 60)}, which this version cannot resume; {OTHERWISE}"
                         raise MlttaError(f"{self.path} is the journal of mltta {said}")
-                    labels = frozenset(settings["labels"]) if "labels" in settings else None
+                    names = settings.get("shown_as", settings.get("labels"))
+                    labels = None if names is None else frozenset(names)
                 elif is_seal(held):
                     seal = Seal(held["written"], int(held["of"], 16), held["as"], place + line.size)
                     self.seals.setdefault(held["file"], []).append(seal)
