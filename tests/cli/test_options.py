@@ -112,7 +112,7 @@ def test_options_are_named_after_their_fields_and_boolean_ones_are_flags():
         for one in command.params:
             if one.param_type_name == "argument" or one.name == "help" or words.startswith("keywords"):
                 continue
-            flag = "--" + one.name.replace("_", "-")
+            flag = "--" + one.name.rstrip("_").replace("_", "-")  # not_ is --not
             assert flag in one.opts, (words, one.opts)
             if one.secondary_opts:  # on, off, or chosen
                 assert (one.secondary_opts, one.default) == ([f"--no-{flag[2:]}"], None), (words, one.opts)
