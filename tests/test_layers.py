@@ -28,6 +28,7 @@ MAY_KNOW = {
     "decision": "errors arrays labels model captions methods",
     "session": "errors arrays storage labels images model captions methods decision",
     "tagger": "errors arrays labels images model captions methods decision session",
+    "library": "errors arrays storage labels images model methods decision session tagger",
     "output": "errors storage images tagger",
     "tables": "errors storage",
     "evaluation": "errors arrays storage labels images data metrics model captions methods decision session tables",
@@ -35,8 +36,8 @@ MAY_KNOW = {
     "evaluation",
     "serve": "errors storage labels images model methods decision session tagger output",
     "distributed": "errors storage images data methods session tagger output evaluation",
-    "cli": "errors storage labels images data metrics model captions methods decision session tagger output tables "
-    "evaluation reproduction serve distributed",
+    "cli": "errors storage labels images data metrics model captions methods decision session tagger library output "
+    "tables evaluation reproduction serve distributed",
 }
 #: only speed: it knows what it speeds up, and one file of the core opens it, by name
 ACCELERATE, SEAM = "errors arrays labels images model", "mltta.model.acceleration"

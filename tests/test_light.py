@@ -103,6 +103,22 @@ def test_captions_are_built_and_searched(tmp_path):
     assert found.stdout.index("cat by") < found.stdout.index("dog on"), found.stderr
 
 
+def test_a_library_is_made_searched_exported_and_taught(tmp_path):
+    photos = [
+        ROOT / "examples" / "photos" / name
+        for name in sorted(os.listdir(PHOTO.parent))
+        if name[-4:] == ".jpg"
+    ]
+    library, mine = tmp_path / "p.mltta", tmp_path / "mine.mltta"
+    assert mltta("tag", *photos, "--library", library, "--labels", "cat, dog").returncode == 0
+    found = mltta("search", library, "a cat", "-n", "1", "-f", "paths")
+    assert Path(found.stdout.strip()).name == "cat.jpg", found.stderr
+    taught = mltta("teach", library, "--label", "our mochi", PHOTO, "-o", mine)
+    assert taught.returncode == 0, taught.stderr
+    done = mltta("export", library, "--labels", mine, "-f", "json")
+    assert '"our mochi"' in done.stdout, done.stderr
+
+
 def test_the_server_offers_what_runs_and_tags():
     pytest.importorskip("fastapi")
     done = python(

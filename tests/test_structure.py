@@ -14,14 +14,14 @@ ROOT = Path(__file__).parents[1]
 ALIKE = {"__init__.py", "augmix.py", "search.py", "views.py", "prompts.py", "cache.py"}
 
 
-def test_the_package_has_at_most_28_500_lines_in_files_of_at_most_300():
+def test_the_package_has_at_most_30_100_lines_in_files_of_at_most_300():
     lines = line_counts()
-    assert sum(lines.values()) <= 28_500
+    assert sum(lines.values()) <= 30_100
     assert {name: count for name, count in lines.items() if count > 300} == {}
 
 
-def test_the_package_has_at_most_26_top_level_entries():
-    assert len(top_level()) <= 26, top_level()
+def test_the_package_has_at_most_27_top_level_entries():
+    assert len(top_level()) <= 27, top_level()
 
 
 def test_a_file_name_means_one_thing():

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from mltta.cli import app
 from mltta.cli.eval import EvalOptions
-from mltta.cli.options import WithRay, shell
+from mltta.cli.options import Words, shell
 from mltta.cli.tag import TagOptions, open_tagger
 from tests.cli.test_cli import mltta
 from tests.golden_data import GOLDEN
@@ -43,7 +43,7 @@ def given(options: type, *args: object):
 
     run.__annotations__["options"] = options
     one = typer.Typer()
-    one.command(cls=WithRay)(shell(run))
+    one.command(cls=Words)(shell(run))
     done = CliRunner().invoke(one, list(map(str, args)))
     if isinstance(done.exception, Exception) and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -112,7 +112,7 @@ def test_options_are_named_after_their_fields_and_boolean_ones_are_flags():
         for one in command.params:
             if one.param_type_name == "argument" or one.name == "help" or words.startswith("keywords"):
                 continue
-            flag = "--" + one.name.replace("_", "-")
+            flag = "--" + one.name.rstrip("_").replace("_", "-")  # not_ is --not
             assert flag in one.opts, (words, one.opts)
             if one.secondary_opts:  # on, off, or chosen
                 assert (one.secondary_opts, one.default) == ([f"--no-{flag[2:]}"], None), (words, one.opts)

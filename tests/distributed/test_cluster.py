@@ -121,14 +121,14 @@ def test_a_damaged_part_is_redone_alone(done, cluster, photos, plain, tmp_path):
 
 def test_the_command_reads_partitions_back_as_the_file_of_a_plain_run(done, photos, plain, tmp_path):
     assert is_partitions(done[0])
-    again = mltta("tag", done[0], "-o", tmp_path / "back.jsonl", check=1)  # one photo is bad
+    again = mltta("export", done[0], "-o", tmp_path / "back.jsonl", check=1)  # one photo is bad
     assert "1 of 25 could not be tagged" in again.stderr
     rows = (tmp_path / "back.jsonl").read_text().splitlines()
     assert len(rows) == 25
-    gallery = mltta("tag", done[0], "-o", tmp_path / "back.html", check=1)
-    assert "24 images read back" in gallery.stderr
+    gallery = mltta("export", done[0], "-o", tmp_path / "back.html", check=1)
+    assert "24 images exported" in gallery.stderr
     assert (tmp_path / "back.html").read_text().count("UklGR") == 24  # each photo as a small WebP
-    whole = mltta("tag", done[0], "-o", tmp_path / "back.jsonl", check=2)
+    whole = mltta("export", done[0], "-o", tmp_path / "back.jsonl", check=2)
     assert "back.jsonl already exists" in whole.stderr
 
 

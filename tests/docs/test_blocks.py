@@ -27,6 +27,7 @@ GUIDES = [
     "index",
     "idea",
     "tagging",
+    "library",
     "labels",
     "models",
     "captions",
@@ -54,6 +55,7 @@ REASONS = {
     "needs FiftyOne's database",
     "starts a server",
     "needs a running server",
+    "needs photos of your own",
     "needs a cluster",
 }
 

@@ -13,8 +13,20 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from mltta.cli import browser, captions, diffusion, eval, generate, kept, lists, reproduce, serve, tag
-from mltta.cli.options import WithRay, alone, shell
+from mltta.cli import (
+    browser,
+    captions,
+    diffusion,
+    eval,
+    generate,
+    kept,
+    library,
+    lists,
+    reproduce,
+    serve,
+    tag,
+)
+from mltta.cli.options import Words, alone, shell
 from mltta.errors import MlttaError
 from mltta.storage.reading import Escaped
 
@@ -46,8 +58,8 @@ app = typer.Typer(
 GROUPS: dict[str, tuple[Any, ...]] = {
     "": (
         "",
-        *(tag.tag, serve.serve, browser.page, eval.eval_, eval.compare, reproduce.reproduce),
-        diffusion.variations,
+        *(tag.tag, library.export, library.search, library.similar, library.duplicates, library.teach),
+        *(serve.serve, browser.page, eval.eval_, eval.compare, reproduce.reproduce, diffusion.variations),
         lists.methods,
     ),
     "captions": (
@@ -64,7 +76,7 @@ for word, (about, *runs) in GROUPS.items():
     if word == "models":  # alone it lists them
         group.callback(invoke_without_command=True)(alone(lists.models))
     for run in runs:
-        group.command(run.__name__.rstrip("_"), cls=WithRay)(shell(run))
+        group.command(run.__name__.rstrip("_"), cls=Words)(shell(run))
     if word:
         app.add_typer(group, name=word, **({"help": about} if about else {}))
 

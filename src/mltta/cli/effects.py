@@ -16,7 +16,7 @@ from mltta.output.sorting import PicturePaths, Sorting
 from mltta.storage.atomic import refuse_links, writing
 
 if TYPE_CHECKING:
-    from mltta.cli.tag import TagOptions
+    from mltta.cli.tag import FileOptions
     from mltta.tagger import Tags
 
 
@@ -139,7 +139,7 @@ class Thumbnails(Effect):
 
 
 def effects_of(
-    options: TagOptions, outputs: Mapping[Path | None, str], paths: list[Path], unwritten: list[str]
+    options: FileOptions, outputs: Mapping[Path | None, str], paths: list[Path], unwritten: list[str]
 ) -> list[Effect]:
     """Return the effects in order: copies come after keywords, so that they include them.
 
@@ -156,6 +156,6 @@ def effects_of(
             if sorting.home.resolve() in {path.resolve() for path in paths}:
                 raise ConfigError("--copy-to and --link-to need a folder other than the one being tagged")
             found.append(Sorted(sorting, options.dry_run))
-    pictures = ((options.annotate, False), (options.where, True))
+    pictures = ((options.annotate, False), (getattr(options, "where", None), True))
     found += [Pictures(own, heat) for own, heat in pictures if own is not None]
     return found + [Thumbnails(path) for path, format in outputs.items() if path and format == "html"]

@@ -1,13 +1,12 @@
-"""`--ray`: tag on a cluster, convert its output folder, and measure images for `mltta eval`."""
+"""`--ray`: tag on a cluster, and measure images for `mltta eval`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,14 +14,8 @@ import typer
 from mltta.cli.groups import SpreadOptions, with_synonyms
 from mltta.cli.options import ANY
 from mltta.cli.progress import Closing, Progress
-from mltta.errors import ConfigError, ImageError, MlttaError
-from mltta.output.exchange import write_tags
-from mltta.output.formats import SUFFIXES, WIDE, Page, Record, file_of, refuse_wide
-from mltta.output.gallery import for_gallery
-from mltta.output.partitions import Partitions
-from mltta.output.screen import Screen
-from mltta.output.tags_file import refuse_others
-from mltta.storage import atomic
+from mltta.errors import ConfigError
+from mltta.output.formats import SUFFIXES
 
 if TYPE_CHECKING:
     from mltta.cli.tag import TagOptions
@@ -32,7 +25,7 @@ if TYPE_CHECKING:
     from mltta.tagger import Tagger
 
 #: options that work on one machine only
-ONE_MACHINE = ["annotate", "where", "watch", "keywords", "copy_to", "link_to", "format", "wide"]
+ONE_MACHINE = ["library", "annotate", "where", "watch", "keywords", "copy_to", "link_to", "format", "wide"]
 
 
 def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger]) -> int:
@@ -48,7 +41,7 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
     output = options.output[0] if len(options.output) == 1 else None
     if output is None or output.suffix.lower() in SUFFIXES:
         said = "--ray writes a folder with one file per shard: give the folder with -o"
-        raise ConfigError(f"{said}; `mltta tag FOLDER -o tags.csv` then converts it")
+        raise ConfigError(f"{said}; `mltta export FOLDER -o tags.csv` then converts it")
     # label files are read here: workers may not have them
     asked = replace(options, labels=with_synonyms(options.labels, options), synonyms=None, wordnet=False)
     if not options.ray_gpus and options.device == "auto":
@@ -77,7 +70,7 @@ def tag_on_ray(options: TagOptions, open_tagger: Callable[[TagOptions], Tagger])
         )
         closing.stop()
     threads = " or ".join(map(str, sorted({part.threads for part in done.parts.values()})))
-    then = f"`mltta tag {output} -o tags.csv` converts them to one table"
+    then = f"`mltta export {output} -o tags.csv` converts them to one table"
     closing.notes.append(f"{done.count:,} shards, threads per worker: {threads}; {then}")
     closing.tell(str(output), options.quiet)
     return closing.code
@@ -97,47 +90,3 @@ def _cluster(options: SpreadOptions, gpus: float = 0.0) -> dict[str, Any]:
 
     address = None if options.ray == ANY else options.ray
     return {"address": address, "size": Size(options.ray_workers, options.ray_threads, gpus)}
-
-
-def read_back(
-    folders: Sequence[str], outputs: Mapping[Path | None, str], *, wide: bool, overwrite: bool, quiet: bool
-) -> int:
-    """Convert folders of partitions with the same settings to the outputs; return the exit code."""
-    held = [Partitions(folder) for folder in folders]
-    for other in held[1:]:
-        refuse_others(str(other.folder), held[0].settings or {}, other.settings or {})
-    labels, synonyms = ((held[0].settings or {}).get(name, []) for name in ("shown_as", "synonyms"))
-    images = sum(one.images for one in held)
-    if wide:
-        refuse_wide(outputs.values())
-    files = {file_of(format, path): format for path, format in outputs.items() if path is not None}
-    for path in files:
-        if path.exists() and not overwrite:
-            raise MlttaError(f"{path} already exists; choose another -o, or use --overwrite to replace it")
-    closing = Closing(verb="read back")
-    closing.start()
-    if not files:
-        with Screen(next(iter(outputs.values())), wide=wide) as screen:
-            screen.begin({}, labels)
-            for record in _records(held, closing):
-                screen.add(record, None)
-    for number, (path, format) in enumerate(files.items()):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.replacing(path) as part:
-            records = _records(held, None if number else closing, thumbnails=format == "html")
-            write_tags(part, format, records, Page(path, images, labels, wide and format in WIDE, synonyms))
-    closing.stop()
-    closing.tell(", ".join(str(path) for path in outputs if path is not None), quiet)
-    return closing.code
-
-
-def _records(
-    held: Sequence[Partitions], closing: Closing | None, thumbnails: bool = False
-) -> Iterator[Record]:
-    for record in (record for partitions in held for record in partitions.records()):
-        if closing is not None:
-            closing.count(record)
-        if thumbnails and "error" not in record:
-            with suppress(ImageError):  # the photos may not be on this machine
-                record.update(for_gallery(Path(record["image"]), {}))
-        yield record

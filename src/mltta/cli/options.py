@@ -77,14 +77,16 @@ def argument(metavar: str, help: str, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"typer": {"metavar": metavar, "help": help}})
 
 
-class WithRay(TyperCommand):
-    """A command whose ``--ray`` takes an optional address."""
+class Words(TyperCommand):
+    """A command whose ``--ray`` takes an optional address, and whose ``--not`` takes any number of words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        said = []
+        said, negative = [], False
         for word, after in zip_longest(args, args[1:], fillvalue=""):
             bare = word == "--ray" and not _ADDRESS.fullmatch(after)
-            said.append(f"--ray={ANY}" if bare else word)
+            negative = word == "--not" or (negative and not word.startswith("-"))
+            if word != "--not":
+                said.append(f"--ray={ANY}" if bare else f"--not={word}" if negative else word)
         return super().parse_args(ctx, said)
 
 
@@ -142,7 +144,7 @@ def _parameter(own: Any, hint: Any, owner: Any) -> inspect.Parameter:
         kind, default = kind | None, None
     told: Any = typer.Argument(**more)
     if "names" in own.metadata:
-        flag = f"--{own.name}".replace("_", "-")
+        flag = f"--{own.name}".replace("_", "-").removesuffix("-")
         if hint == bool | None:  # an optional boolean has two flags
             flag = f"{flag}/--no-{flag[2:]}"
         panel = own.metadata["panel"] or owner.PANEL

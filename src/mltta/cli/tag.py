@@ -13,6 +13,7 @@ from mltta.cli.options import Options, argument, option
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mltta.cli.library import ExportOptions, TeachOptions
     from mltta.labels import LabelSet
     from mltta.tagger import Tagger
 
@@ -21,6 +22,21 @@ Format = Literal["table", "csv", "csv-raw", "json", "jsonl", "parquet", "html", 
 
 #: the value of --labels that stands for the keywords of the photos
 FROM_PHOTOS = "from-photos"
+
+
+class ShownOptions(Options):
+    output: tuple[Path, ...] = option(
+        (), "Output files: .csv .json .jsonl .parquet .html .txt (default: the terminal).", "-o"
+    )
+    top_k: int | None = option(None, "Maximum number of labels per image.", min=1, metavar="N")
+    threshold: float | None = option(
+        None,
+        "Minimum score (default: 0.3, or 0 with --top-k). Combined with --top-k, both apply.",
+        min=0,
+        max=1,
+        metavar="SCORE",
+    )
+    quiet: bool = option(False, "Hide progress and summary.", "-q")
 
 
 class OutputOptions(Options, panel="Output"):
@@ -40,18 +56,22 @@ class FileOptions(Options, panel="Keywords and copies"):
     copy_to: Path | None = option(None, "Copy photos into one folder per label.", metavar="DIR/{label}")
     link_to: Path | None = option(None, "Link photos into one folder per label.", metavar="DIR/{label}")
     dry_run: bool = option(False, "Only print which files would be written.")
+    annotate: Path | None = option(None, "Save images with label bars to DIR.", metavar="DIR")
 
 
-class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOptions, groups.RayOptions):
+class TagOptions(
+    ShownOptions, OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOptions, groups.RayOptions
+):
     """Tag images and folders of images.
 
     - `mltta tag photo.jpg --labels "dog, cat | kitty, sofa"`
     - `mltta tag holidays/ --labels my_labels.txt -o tags.csv -o tags.html`
     - `mltta tag holidays/ --keywords sidecar`
+    - `mltta tag holidays/ --library holidays.mltta`, then search, correct and export without tagging again
 
     Runs with `-o` are resumable: rerun the command to continue, or to add new photos.
 
-    On a Ray cluster: `mltta tag s3://bucket/photos --ray -o results`. Convert: `mltta tag results -o tags.csv`.
+    On a Ray cluster: `mltta tag s3://bucket/photos --ray -o results`. Convert: `mltta export results -o tags.csv`.
 
     **Exit code**: 0 all images tagged, 1 some failed (they are listed), 2 usage error.
     """
@@ -64,22 +84,10 @@ class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOpt
         None, "Language of the labels shown: de es fr it ja nl pl pt tr zh (default: as given)."
     )
     method: str = option("auto", "Method name (see `mltta methods`) or path to a Python file.")
-    output: tuple[Path, ...] = option(
-        (), "Output files: .csv .json .jsonl .parquet .html .txt (default: the terminal).", "-o"
-    )
-    top_k: int | None = option(None, "Maximum number of labels per image.", min=1, metavar="N")
-    threshold: float | None = option(
-        None,
-        "Minimum score (default: 0.3, or 0 with --top-k). Combined with --top-k, both apply.",
-        min=0,
-        max=1,
-        metavar="SCORE",
-    )
-    annotate: Path | None = option(None, "Save images with label bars to DIR.", metavar="DIR")
+    library: Path | None = option(None, "Store tags in a library (docs/library.md).", metavar="DIR")
     where: Path | None = option(None, "Save label heat maps to DIR.", metavar="DIR")
     allow_urls: bool = option(False, "Fetch images from http:// and https:// URLs.")
     watch: bool = option(False, "Keep watching for new photos until Ctrl-C.")
-    quiet: bool = option(False, "Hide progress and summary.", "-q")
     verbose: bool = option(False, "Also print the device, precision and batch size.", "-v")
 
 
@@ -101,10 +109,9 @@ def tag(options: TagOptions) -> None:
         raise ConfigError("--format needs a single output; with several, formats follow the file extensions")
     outputs = {path: format_of(options.format, path) for path in options.output or (None,)}
     addresses = [path for path in options.images if "://" in path]
-    if all((path in addresses or os.path.isdir(path)) and is_partitions(path) for path in options.images):
-        from mltta.cli.on_ray import read_back
-
-        raise typer.Exit(read_back(options.images, outputs, **options.chosen("wide", "overwrite", "quiet")))
+    for path in options.images:
+        if (path in addresses or os.path.isdir(path)) and is_partitions(path):
+            raise ConfigError(f"{path} contains tags; to convert them, use: mltta export {path} -o FILE")
     far = next(filter(is_remote, addresses), None)
     if far is not None:
         raise ConfigError(f"{far}: photos in object storage need --ray")
@@ -113,7 +120,7 @@ def tag(options: TagOptions) -> None:
     raise typer.Exit(tag_here(options, outputs, open_tagger))
 
 
-def open_tagger(options: TagOptions) -> Tagger:
+def open_tagger(options: TagOptions | ExportOptions | TeachOptions, **more: Any) -> Tagger:
     """Create the tagger that the options describe, in this process or in a worker."""
     from mltta.tagger import Tagger
 
@@ -122,15 +129,20 @@ def open_tagger(options: TagOptions) -> Tagger:
         from mltta.cli.settings import settings_of
 
         (settings,) = settings_of([options.method], options.set, options.settings).values()
-    how = groups.asked(options) | options.chosen(
-        "preset", "threshold", "top_k", "keywords_from", "language", "allow_urls"
-    )
-    how["where"] = options.where is not None
-    labels = groups.with_synonyms(
-        keywords_of(options) if options.labels == FROM_PHOTOS else options.labels, options
-    )
+    own = ("preset", "threshold", "top_k", "keywords_from", "language", "allow_urls")
+    how = groups.asked(options) | options.chosen(*(name for name in own if hasattr(options, name)))
+    how["where"] = getattr(options, "where", None) is not None
+    labels = options.labels
+    if labels == FROM_PHOTOS and isinstance(options, TagOptions):
+        labels = keywords_of(options)
+    labels = groups.with_synonyms(labels, options)
     return Tagger(
-        groups.open_backbone(options, methods=[options.method]), labels, options.method, **how, **settings
+        groups.open_backbone(options, methods=[options.method]),
+        labels,
+        options.method,
+        **how,
+        **settings,
+        **more,
     )
 
 

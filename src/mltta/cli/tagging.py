@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,8 @@ import typer
 from mltta.cli.inputs import Early, Source, Sources, Stamp, loading, stamp
 from mltta.cli.progress import Closing, Progress
 from mltta.errors import ConfigError, ImageError, MlttaError
+from mltta.library.index import Library
+from mltta.library.intake import Intake
 from mltta.output.screen import Screen
 from mltta.output.tags_file import Output
 from mltta.output.tags_journal import OTHERWISE
@@ -31,7 +34,7 @@ EFFECTS = ("annotate", "where", "keywords", "copy_to", "link_to", "dry_run")
 
 
 def tag_here(
-    options: TagOptions, outputs: Mapping[Path | None, str], open_tagger: Callable[[TagOptions], Tagger]
+    options: TagOptions, outputs: Mapping[Path | None, str], open_tagger: Callable[..., Tagger]
 ) -> int:
     """Tag on this machine to the outputs, None for the terminal; return the exit code."""
     sources = Sources(options.images, options.allow_urls)
@@ -49,27 +52,43 @@ def tag_here(
         raise MlttaError(f"no images in {', '.join(map(str, sources.paths))}{also}")
     if sources.skipped and not options.quiet:
         typer.echo(sources.skipped, err=True)
-    with open_sink(outputs, options.wide, options.overwrite) as sink:
+    with ExitStack() as stack:
+        sink = open_sink(options, outputs, sources, stack)
         todo = (file for file in files if not (options.watch or sink.done(str(file), stamp(file))))
         with (
             loading(options.quiet),
             Early(todo) as early,
         ):  # the libraries that take seconds to load are imported here
-            tagger = open_tagger(options)
+            tagger = open_tagger(options, cache=sink.library.kept if isinstance(sink, Intake) else None)
         if options.watch and tagger.method.online:
             raise ConfigError(
                 f"--watch does not support online methods such as {tagger.method.name}, because their results "
                 "depend on image order"
             )
         options.execution.prepare(tagger.backbone, len(files))
-        settings = tagger.about() if isinstance(sink, Output) else {}  # the terminal stores none
-        sink.begin(settings, tagger.labels.display)
+        if isinstance(sink, Intake):
+            sink.begin(tagger)
+        else:
+            settings = tagger.about() if isinstance(sink, Output) else {}  # the terminal stores none
+            sink.begin(settings, tagger.labels.display)
         run = Run(tagger, sources, sink, effects, closing, early)
         return run.carry_out(None if options.watch else files, options.quiet) or closing.code
 
 
-def open_sink(outputs: Mapping[Path | None, str], wide: bool, overwrite: bool) -> Output | Screen:
-    """Open the destination of the tags: resumable files, or a stream."""
+def open_sink(
+    options: TagOptions, outputs: Mapping[Path | None, str], sources: Sources, stack: ExitStack
+) -> Output | Screen | Intake:
+    """Open the destination of the tags: a library, resumable files, or a stream."""
+    if options.library is not None:
+        if given := next(
+            (name for name in ("output", "overwrite", *EFFECTS) if getattr(options, name)), None
+        ):
+            said = "cannot be combined with --library: tag first, then use mltta export"
+            raise ConfigError(f"--{given.replace('_', '-')} {said}")
+        if sources.others:
+            raise ConfigError(f"{sources.others[0]}: a library needs files; save it first")
+        library = stack.enter_context(Library(options.library, create=True))
+        return Intake(library, [path for path in sources.paths if path.is_dir()])
     if "parquet" in outputs.values():  # fail before any work is done
         from mltta.output.parquet import open_pyarrow
 
@@ -78,8 +97,9 @@ def open_sink(outputs: Mapping[Path | None, str], wide: bool, overwrite: bool) -
         if path is None or (path.exists() and not path.is_file() and not path.is_dir()):
             if len(outputs) > 1:
                 raise ConfigError(f"{path} is not a file, so it must be the only output")
-            return Screen(format, path, wide=wide)
-    return Output({path: format for path, format in outputs.items() if path}, wide=wide, overwrite=overwrite)
+            return stack.enter_context(Screen(format, path, wide=options.wide))
+    files = {path: format for path, format in outputs.items() if path}
+    return stack.enter_context(Output(files, wide=options.wide, overwrite=options.overwrite))
 
 
 @dataclass
@@ -88,7 +108,7 @@ class Run:
 
     tagger: Tagger
     sources: Sources
-    sink: Output | Screen
+    sink: Output | Screen | Intake
     effects: Sequence[Effect]
     closing: Closing
     early: Early
@@ -98,7 +118,7 @@ class Run:
 
     def carry_out(self, files: Sequence[Source] | None, quiet: bool) -> int:
         """Tag files, or watch until Ctrl-C, and print a summary; return 0, or 130 if interrupted."""
-        code, ended, kept = 0, "", isinstance(self.sink, Output)
+        code, ended, kept = 0, "", not isinstance(self.sink, Screen)
         if files is None and not quiet:
             typer.echo(f"watching {', '.join(map(str, self.sources.paths))}; press Ctrl-C to stop", err=True)
         try:
@@ -142,8 +162,9 @@ class Run:
         self.sink.grow(list(map(str, done)))
         bar.begin(len(todo))
         self.closing.start()
+        photos = (self._photo(file, stamps[file]) for file in todo)
         try:
-            for file, tags in zip(todo, self.tagger.stream(map(self._photo, todo)), strict=True):
+            for file, tags in zip(todo, self.tagger.stream(photos), strict=True):
                 self._one(file, tags, stamps[file])
                 bar.advance()
         except KeyboardInterrupt:
@@ -161,10 +182,12 @@ class Run:
             if not self.sink.done(str(file), own) and not (file in self.failed and self.failed[file] == own)
         ]
 
-    def _photo(self, file: Source) -> Any:
+    def _photo(self, file: Source, seen: Stamp | None) -> Any:
         """Return a photo for the tagger, which uses the early decoded image if there is one."""
         if not isinstance(file, Path):
             return file
+        if isinstance(self.sink, Intake):
+            return self.sink.photo(file, seen, self.early.take)
         from mltta.session.prepare import Photo
 
         return Photo(0, str(file), partial(self.early.take, file), file.stem)
@@ -184,7 +207,10 @@ class Run:
         if "error" in record:
             self.failed[file] = now
         self.closing.count(record)
-        self.sink.add(record, now)
+        if isinstance(self.sink, Intake):
+            self.sink.add(record, now, tags)
+        else:
+            self.sink.add(record, now)
 
     def _known(self, files: Sequence[Source]) -> None:
         """Apply the effects to photos tagged by earlier runs."""

@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,6 +98,17 @@ def image_size(source: bytes, name: str) -> tuple[int, int]:
     check_bytes(len(source), name)
     with _open(io.BytesIO(source), len(source), name) as image:
         return int(image.width), int(image.height)
+
+
+def date_taken(path: str | os.PathLike[str]) -> str | None:
+    """Return when a photo was taken, by its EXIF data, as in 2024-05-31T18:20:05; None if unknown."""
+    try:
+        file, size = open_file(os.fsdecode(path))
+        with file, _open(file, size, os.fsdecode(path)) as image:
+            said = str(image.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal, ""))
+        return datetime.strptime(said.strip("\0 "), "%Y:%m:%d %H:%M:%S").isoformat()
+    except Exception:  # damaged EXIF data is ignored
+        return None
 
 
 def _decode(file: IO[bytes], size: int, name: str, working: bool) -> Image.Image:

@@ -8,14 +8,14 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union, get_args
 
 from mltta.errors import LabelError
 from mltta.labels.entries import LEVEL, csv_column, read_entry, read_lines, read_tree
-from mltta.labels.label_files import read_label_text
+from mltta.labels.label_files import read_label_text, read_taught
 from mltta.storage.reading import UNREADABLE, explain, reading, shown, unwritable
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
@@ -26,7 +26,7 @@ OFFICIAL = frozenset((*BUILT_IN, "objects365"))
 #: limits for label files, since every label is encoded, and for each of its words
 MOST_LABELS, MOST_CHARACTERS = 100_000, 1000
 ASSETS = Path(__file__).parents[1] / "assets"
-_SUFFIXES = (".txt", ".json", ".csv")
+_SUFFIXES = (".txt", ".json", ".csv", ".mltta")
 _HOW = (
     f"Give a built-in set ({', '.join(BUILT_IN)}), a list such as ['dog', 'traffic light'], "
     "a comma-separated string such as 'dog, traffic light', or a .txt, .json or .csv file."
@@ -56,6 +56,8 @@ class LabelSet:
     source: str = "list"
     #: what is shown and written for each label, as a path such as "animal|dog"; empty: the names
     titles: tuple[str, ...] = ()
+    #: the file of labels that were taught by examples, if any
+    taught: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -158,6 +160,9 @@ class LabelSet:
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
         """Read a .json, .csv or .txt file (one label per line, synonyms after |, optional bullets and # comments)."""
         path = Path(path)
+        if path.suffix.casefold() == ".mltta":
+            entries, taught = read_taught(path)
+            return replace(cls._of_entries(entries, str(path)), taught=taught)
         content = read_label_text(path, _HOW)
         suffix = path.suffix.casefold()
         if suffix == ".json":

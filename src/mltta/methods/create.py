@@ -101,7 +101,12 @@ def create_method(
         seen = own.encode_labels(labels, template, descriptions=descriptions).features
         judge = Teacher(seen, None if own is backbone else own)
     problem = Problem(text, backbone.logit_scale, labelled, judge, backbone, words, labels, template, inner)
-    return cls(problem, config)
+    method = cls(problem, config)
+    if not labels.taught:
+        return method
+    from mltta.methods.taught import Taught
+
+    return Taught(method, labels.taught, labels.names)
 
 
 def open_teacher(teacher: Backbone | str, student: Backbone) -> Backbone:

@@ -26,7 +26,7 @@ log = logging.getLogger("mltta")
 #: methods from a user's own file or an installed package
 _REGISTRY: dict[str, type[Method]] = {}
 #: files of this package that are not methods
-_SUPPORT = {"base", "config", "create", "memory", "registry", "towers", "tuning", "variations"}
+_SUPPORT = {"base", "config", "create", "memory", "registry", "taught", "towers", "tuning", "variations"}
 #: reserved setting names: arguments of a tagger or of `create_method`
 TAKEN = {
     *("name", "model", "backbone", "labels", "method", "captions", "template", "descriptions", "teacher"),

@@ -132,10 +132,10 @@ class Output:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     if path.is_dir():
                         raise MlttaError(f"{path} is a folder; give a file with -o")
-                    stack.enter_context(locked(_beside(path, ".lock"), str(path)))
-            home = next((path for path in self._formats if _beside(path).is_file()), self.paths[0])
+                    stack.enter_context(locked(journal_of(path, ".lock"), str(path)))
+            home = next((path for path in self._formats if journal_of(path).is_file()), self.paths[0])
             with writing(home):
-                self.journal = TagsJournal(_beside(home), self._overwrite)
+                self.journal = TagsJournal(journal_of(home), self._overwrite)
                 stack.callback(self.journal.close)
                 self.files = [TagsFile(*one, self._wide, self.journal) for one in self._formats.items()]
                 for file in self.files:
@@ -189,7 +189,7 @@ class Output:
             self._stack.close()
 
 
-def _beside(path: Path, suffix: str = "") -> Path:
+def journal_of(path: Path, suffix: str = "") -> Path:
     """Return the hidden journal file of an output."""
     return path.with_name(f".{path.name}.mltta{suffix}")
 

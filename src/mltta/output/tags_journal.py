@@ -93,6 +93,14 @@ class TagsJournal:
         del held["stamp"]
         return held
 
+    @property
+    def images(self) -> int:
+        return len(self.kept)
+
+    def records(self) -> Iterator[Record]:
+        """Yield the last record of every image."""
+        yield from map(self.record, self.kept)
+
     def records_after(self, name: str, seal: Seal) -> Iterator[Record]:
         """Yield the records added after a seal of a file, up to its next one."""
         with self.path.open("rb") as file:
@@ -136,8 +144,8 @@ class TagsJournal:
                         version = settings.get("mltta", "another version")
                         said = f"{shorten(version, 60)}, which this version cannot resume; {OTHERWISE}"
                         raise MlttaError(f"{self.path} is the journal of mltta {said}")
-                    known = settings.get("shown_as", settings.get("labels"))
-                    labels = None if known is None else frozenset(known)
+                    names = settings.get("shown_as", settings.get("labels"))
+                    labels = None if names is None else frozenset(names)
                 elif is_seal(held):
                     seal = Seal(held["written"], int(held["of"], 16), held["as"], place + line.size)
                     self.seals.setdefault(held["file"], []).append(seal)

@@ -17,6 +17,7 @@ import shutil
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
 from mltta.images.specs import AnySpec, LocalSpec, ViewSpec
+from mltta.session.packing import pack, packed_type, unpack
 from mltta.session.prepare import NAME_BYTES, rendering
 from mltta.storage import atomic
 from mltta.storage.folders import cache_folder
@@ -59,11 +61,20 @@ class FeatureCache:
     Views are also found in stores with more views: 16 views are the first 16 of 64.
     """
 
-    def __init__(self, backbone: Backbone, spec: AnySpec, seed: int = 0, folder: Path | None = None):
+    def __init__(
+        self,
+        backbone: Backbone,
+        spec: AnySpec,
+        seed: int = 0,
+        folder: Path | None = None,
+        packed: bool = False,
+    ):
         """Args:
         folder: the folder of all stores (default: in the user's cache folder).
+        packed: store eight bits per value. Methods then score what is stored, also in the run that encodes it.
         """
-        key = feature_key(backbone, spec, seed)
+        key = feature_key(backbone, spec, seed) | ({"packed": True} if packed else {})
+        self.packed = packed
         top = folder if folder is not None else feature_folder()
         self.spec, self._key = spec, key
         self._home = top / hashlib.blake2b(json.dumps(key).encode(), digest_size=8).hexdigest()
@@ -83,6 +94,10 @@ class FeatureCache:
     def __len__(self) -> int:
         return len(self._heads)
 
+    def __contains__(self, image: bytes) -> bool:
+        """Whether an image's features are cached, damaged or not."""
+        return any(True for _ in self._find(image))
+
     def holds(self, image: bytes) -> bool:
         """Whether an image's features are cached and undamaged; features added by this run count after reopening."""
         found = list(self._find(image))
@@ -98,7 +113,8 @@ class FeatureCache:
         found = list(self._find(image))
         for shard, row in found:
             if len(found) == 1 or shard.whole(row):
-                return np.array(shard.features[row, wanted])
+                held = np.array(shard.features[row, wanted])
+                return unpack(held) if self.packed else held
         raise KeyError(image)
 
     def _find(self, image: bytes) -> Iterator[tuple[_Shard, int]]:
@@ -113,17 +129,25 @@ class FeatureCache:
                 yield shard, row
             at += 1
 
-    def write(self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]) -> None:
-        """Append half-precision features (N, D) of some images; if the disk is full, the run continues uncached."""
+    def write(
+        self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]
+    ) -> Sequence[NDArray[np.float16]]:
+        """Append half-precision features (N, D) of some images, and return them as they will be read.
+
+        If the disk is full, the run continues uncached; a packed cache raises an error.
+        """
         if self._full:
-            return
+            return features
+        rows = [pack(one) for one in features] if self.packed else features
         try:
-            if self._writer is None:
-                self._writer = _Writer(self._home, self._key, *features[0].shape)
-            self._writer.write(images, features)
+            with atomic.writing(self._home.parent) if self.packed else nullcontext():
+                if self._writer is None:
+                    self._writer = _Writer(self._home, self._key, *features[0].shape)
+                self._writer.write(images, rows)
         except OSError as error:
             log.warning("cannot write features; the rest of this run is not cached: %s", error)
             self._full = True
+        return list(map(unpack, rows)) if self.packed else features
 
 
 @dataclass(frozen=True)
@@ -135,6 +159,12 @@ class Store:
     #: features per image, and dimensions per feature
     views: int
     dim: int
+
+    @property
+    def row(self) -> np.dtype[Any]:
+        """The type of one image's features."""
+        packed = packed_type(self.dim) if self.key.get("packed") else (np.float16, (self.dim,))
+        return np.dtype((packed, (self.views,)))
 
     @property
     def spec(self) -> AnySpec:
@@ -189,12 +219,12 @@ def _without_spec(key: dict[str, Any]) -> str:
 class _Shard:
     """The complete rows of one writer's files, memory-mapped; worker processes map them again instead of copying."""
 
-    def __init__(self, file: Path, rows: int, views: int, dim: int):
-        self._made_of = (file, rows, views, dim)
+    def __init__(self, file: Path, rows: int, row: np.dtype[Any]):
+        self._made_of = (file, rows, row)
         #: (rows, 16)
         self.names: NDArray[np.uint8] = np.memmap(file, np.uint8, "r", shape=(rows, NAME_BYTES))
         data = file.with_suffix(".features")
-        self.features: NDArray[np.float16] = np.memmap(data, np.float16, "r", shape=(rows, views, dim))
+        self.features: NDArray[Any] = np.memmap(data, row.base, "r", shape=(rows, *row.shape))
         self.sums: NDArray[np.uint32] = np.memmap(file.with_suffix(".sums"), "<u4", "r", shape=(rows,))
 
     def __str__(self) -> str:
@@ -204,13 +234,13 @@ class _Shard:
         """Whether a row matches its checksum and name."""
         return int(self.sums[row]) == _sum(self.names[row].tobytes(), self.features[row])
 
-    def __reduce__(self) -> tuple[type[_Shard], tuple[Path, int, int, int]]:
+    def __reduce__(self) -> tuple[type[_Shard], tuple[Path, int, np.dtype[Any]]]:
         return _Shard, self._made_of
 
 
 def _read_shards(store: Store) -> Iterator[_Shard]:
     """Map the files of every writer with at least one complete row."""
-    views, dim = store.views, store.dim
+    row = store.row
     for file in sorted(store.folder.glob("*.images")):
         data, sums = file.with_suffix(".features"), file.with_suffix(".sums")
         if not data.is_file():
@@ -221,13 +251,13 @@ def _read_shards(store: Store) -> Iterator[_Shard]:
         rows = min(
             file.stat().st_size // NAME_BYTES,
             sums.stat().st_size // SUM_BYTES,
-            data.stat().st_size // (2 * views * dim),
+            data.stat().st_size // row.itemsize,
         )
         if rows:
-            yield _Shard(file, rows, views, dim)
+            yield _Shard(file, rows, row)
 
 
-def _sum(name: bytes, row: NDArray[np.float16]) -> int:
+def _sum(name: bytes, row: NDArray[Any]) -> int:
     return zlib.crc32(row.data, zlib.crc32(name))
 
 
@@ -244,7 +274,7 @@ class _Writer:
             (home / f"{name}.{kind}").open("wb") for kind in ("features", "sums", "images")
         )
 
-    def write(self, images: Sequence[bytes], features: Sequence[NDArray[np.float16]]) -> None:
+    def write(self, images: Sequence[bytes], features: Sequence[NDArray[Any]]) -> None:
         rows = [np.ascontiguousarray(one) for one in features]
         self._features.write(b"".join(row.tobytes() for row in rows))
         sums = np.array([_sum(name, row) for name, row in zip(images, rows, strict=True)], "<u4")

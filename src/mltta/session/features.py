@@ -68,7 +68,7 @@ class FeatureStream:
         self.backbone, self.specs, self.seed = backbone, union(specs), seed
         self.execution = execution or Execution()
         self.counts = Counts()
-        self._caches = [] if cache is None else [cache(spec) for spec in self.specs]
+        self.caches = [] if cache is None else [cache(spec) for spec in self.specs]
         self._fetch = fetch or _itself
 
     @cached_property
@@ -89,7 +89,7 @@ class FeatureStream:
             self._fetch,
             self.specs,
             self.backbone.preprocess,
-            caches=self._caches,
+            caches=self.caches,
             seed=self.seed,
             on_device=on_device,
         )
@@ -123,11 +123,14 @@ class FeatureStream:
         def features() -> list[Features]:
             start = time.perf_counter()
             made = {id(photo): found for photo, found in zip(fresh, finish(), strict=True)}
-            for cache in self._caches:
+            for cache in self.caches:
                 added = [photo for photo in batch if cache.spec in made.get(id(photo), {})]
                 if added:
                     rows = self.backbone.engine.rows([made[id(photo)][cache.spec] for photo in added])
-                    cache.write([photo.names[cache.spec] for photo in added], rows)
+                    kept = cache.write([photo.names[cache.spec] for photo in added], rows)
+                    if cache.packed:
+                        for photo, row in zip(added, kept, strict=True):
+                            made[id(photo)][cache.spec] = row
             found = [self._one(photo, made.get(id(photo), {})) for photo in batch]
             self.counts.failed += sum(bool(item.errors) for item in found)
             self.counts.encoded += len(fresh)
@@ -142,7 +145,7 @@ class FeatureStream:
         errors = photo.errors | {spec: said for spec in photo.missing if spec not in made}
         cached = {
             cache.spec: cache.read(photo.names[cache.spec])
-            for cache in self._caches
+            for cache in self.caches
             if cache.spec not in made and cache.spec not in errors
         }
         return Features(photo.photo, made | cached, errors)

@@ -41,6 +41,8 @@ class Photo:
     name: str = ""
     #: the decision for this photo, if it differs from the session's
     decision: Decision | None = None
+    #: its name in feature caches, if known: it then need not be read to look up its features
+    content: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,9 @@ class Prepare:
         photo: Photo | None = None
         try:
             photo = self.fetch(key)
-            content, source = _content(photo.source) if self.caches else (b"", photo.source)
+            content, source = photo.content, photo.source
+            if self.caches and not content:
+                content, source = content_of(source)
         except ImageError as error:
             given = key if isinstance(key, Photo) else Photo(key if isinstance(key, int) else 0, "", None)
             photo = photo or given
@@ -132,7 +136,7 @@ class Prepare:
         return Prepared(photo, clean, pixels, decoded, identity, names, made, errors)
 
 
-def _content(source: Any) -> tuple[bytes, Any]:
+def content_of(source: Any) -> tuple[bytes, Any]:
     """Name an image by its content (a file's bytes, else its pixels), and return what to decode."""
     if isinstance(source, (str, Path)):
         digest = hashlib.blake2b(digest_size=NAME_BYTES)
@@ -156,7 +160,7 @@ def _views_name(content: bytes, spec: AnySpec, name: str) -> bytes:
         return content
     digest = hashlib.blake2b(digest_size=NAME_BYTES)
     for file in generated_files(spec, name):
-        digest.update(_content(file)[0])
+        digest.update(content_of(file)[0])
     return digest.digest()
 
 

@@ -19,6 +19,7 @@ from mltta.methods.base import Method
 from mltta.methods.create import create_method, open_teacher
 from mltta.methods.registry import method_class, source_digest
 from mltta.model.prompts import DescriptionSource, TemplateSource, list_templates, load_descriptions
+from mltta.storage.checksums import of_bytes
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
@@ -108,10 +109,11 @@ class Question:
     def about(self, method: Method) -> dict[str, Any]:
         """Everything that a method's scores depend on, except the image, as plain data."""
         backbone, teacher = self.backbone, method.problem.teacher
+        inner: Method = getattr(method, "inner", method)
         judge = None if teacher is None else teacher.backbone
         return {
             "method": method.name,
-            "source": source_digest(type(method)),
+            "source": source_digest(type(inner)),
             "config": asdict(method.config),
             "template": list(list_templates(method.problem.template)),
             "descriptions": self.descriptions,
@@ -127,5 +129,6 @@ class Question:
             "labels": list(self.labels.names),
             "prompted_as": list(self.labels.texts),
             "synonyms": [" | ".join(words) for words in self.labels.synonyms],
+            **({"taught": f"{of_bytes(self.labels.taught):08x}"} if self.labels.taught else {}),
             "version": __version__,
         }

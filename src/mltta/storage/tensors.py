@@ -86,6 +86,21 @@ def open_arrays(file: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         raise OSError(f"{file} is not a readable safetensors file: {reason(error)}") from error
 
 
+def from_bytes(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return NumPy tensors and metadata of a safetensors file with a checksum; a damaged file is refused."""
+    from safetensors.numpy import load
+
+    try:
+        size = int.from_bytes(content[:8], "little")
+        about = dict(json.loads(content[8 : 8 + size])["__metadata__"])
+        tensors, expected = load(content), about.pop(CHECKSUM, "")
+    except Exception as error:
+        raise WeightsError(f"{name} is damaged, or is not a file of mltta ({reason(error)})") from error
+    if expected != of_tensors(tensors, about):
+        raise WeightsError(f"{name} is damaged: its checksum differs; restore it from a backup")
+    return tensors, about
+
+
 def read_file(path: Path, allow_torchscript: bool = False) -> tuple[Any, bool]:
     """Return the content of a file of tensors, and whether it is a TorchScript archive."""
     import torch

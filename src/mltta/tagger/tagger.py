@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -28,7 +28,9 @@ from mltta.session.scorer import Scored
 from mltta.session.session import Session
 
 if TYPE_CHECKING:
+    from mltta.images.specs import AnySpec
     from mltta.model.backbone import Backbone
+    from mltta.session.cache import FeatureCache
 
 
 class Tags(list[dict[str, Any]]):
@@ -68,6 +70,28 @@ class Tags(list[dict[str, Any]]):
     def top(self, k: int | None = None, threshold: float | None = None) -> list[dict[str, Any]]:
         """Return at most k best labels that score at least ``threshold``, independent of ``shown``."""
         return [item for item in self[:k] if threshold is None or item["score"] >= threshold]
+
+    @classmethod
+    def of(cls, labels: LabelSet, scored: Scored, decision: Decision) -> Tags:
+        """The tags of a photo, from its scores for the labels and the decision that was made on them."""
+        if scored.scores is None or scored.shown is None or scored.keywords is None:
+            return cls(image=scored.photo.id, error=scored.error)
+        names = labels.display
+        order = np.argsort(-scored.scores, kind="stable").tolist()
+        items = [{"label": names[i], "score": float(scored.scores[i])} for i in order]
+        shown = [i for i in order if scored.shown[i]]
+        where = {} if scored.where is None else {names[i]: scored.where[i] for i in shown}
+        captions = {names[i]: scored.captions[i] for i in shown if i in scored.captions}
+        note = None
+        if not shown:
+            least = decision.threshold or SHOWN_FROM
+            best, needed = items[0]["score"], max(f"{least:.2f}", f"{least:g}", key=len)
+            score = f"{best:.2f}" if round(best, 2) < least else f"{best:.5f}"
+            note = f"No label scored at least {needed}. Highest: {items[0]['label']} {score}"
+        present = [names[i] for i in shown]
+        found = cls(items, present=present, image=scored.photo.id, note=note, where=where, captions=captions)
+        found.keywords = [labels.keywords[i] for i in shown if scored.keywords[i]]
+        return found
 
     def record(self) -> dict[str, Any]:
         """Return the record for output files as plain data: the image, and the labels shown or the error."""
@@ -111,6 +135,7 @@ class Tagger:
         explain: bool = False,
         allow_urls: bool = False,
         engine: str = "auto",
+        cache: Callable[[Backbone, AnySpec, int], FeatureCache] | None = None,
         **options: Any,
     ):
         """Args:
@@ -135,6 +160,7 @@ class Tagger:
         explain: also return the captions that support the labels shown.
         allow_urls: fetch images from http:// and https:// URLs.
         engine: for a model given by name: onnx, torch, or auto (the faster one for the method).
+        cache: opens the feature cache of some views, given the model, the views and the seed (default: no cache).
         options: settings of the method.
         """
         chosen = method_class(method)
@@ -183,6 +209,7 @@ class Tagger:
             fetch=partial(_fetch, allow_urls),
             where=where,
             explain=explain,
+            cache=None if cache is None else lambda spec: cache(question.backbone, spec, seed),
         )
 
     @overload
@@ -213,7 +240,7 @@ class Tagger:
         """
         for (scored,) in self.session.stream(map(_photo, count(), images)):
             assert scored is not None  # the method scores every photo
-            yield self._tags(scored)
+            yield Tags.of(self.labels, scored, scored.photo.decision or self.session.decision)
 
     def about(self) -> dict[str, Any]:
         """Return everything except the image that results depend on, as plain data."""
@@ -226,26 +253,6 @@ class Tagger:
         written = self.session.decision.keywords(scores)[0]
         return [path[item["label"]] for item, keep in zip(shown, written, strict=True) if keep]
 
-    def _tags(self, scored: Scored) -> Tags:
-        if scored.scores is None or scored.shown is None or scored.keywords is None:
-            return Tags(image=scored.photo.id, error=scored.error)
-        names = self.labels.display
-        order = np.argsort(-scored.scores, kind="stable").tolist()
-        items = [{"label": names[i], "score": float(scored.scores[i])} for i in order]
-        shown = [i for i in order if scored.shown[i]]
-        where = {} if scored.where is None else {names[i]: scored.where[i] for i in shown}
-        captions = {names[i]: scored.captions[i] for i in shown if i in scored.captions}
-        present = [names[i] for i in shown]
-        note = None
-        if not present:
-            least = (scored.photo.decision or self.session.decision).threshold or SHOWN_FROM
-            best, needed = items[0]["score"], max(f"{least:.2f}", f"{least:g}", key=len)
-            score = f"{best:.2f}" if round(best, 2) < least else f"{best:.5f}"
-            note = f"No label scored at least {needed}. Highest: {items[0]['label']} {score}"
-        found = Tags(items, present=present, image=scored.photo.id, note=note, where=where, captions=captions)
-        found.keywords = [self.labels.keywords[i] for i in shown if scored.keywords[i]]
-        return found
-
 
 def _photo(index: int, source: Any) -> Photo:
     """Wrap a source as a photo; files are identified by path, their generated views by stem."""
@@ -256,9 +263,10 @@ def _photo(index: int, source: Any) -> Photo:
 
 
 def _fetch(allow_urls: bool, photo: Photo) -> Photo:
-    """Read a photo given by a URL or a function, in the background; return others unchanged."""
+    """Read a photo given by a URL, or a function that returns it, in the background; return others unchanged."""
     if callable(photo.source):
-        return replace(photo, source=photo.source())
+        found = photo.source()
+        return replace(found if isinstance(found, Photo) else replace(photo, source=found), index=photo.index)
     if not is_url(photo.source):
         return photo
     if not allow_urls:
