@@ -53,7 +53,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Source], Path,
 
 def run(world: tuple[list[Source], Path, Path], out: Path, each: scans.Map = map, **more: int):
     manifest, clones, aside = world
-    return gather.gather(manifest, clones, [aside], out, each, piece=more.pop("piece", 60_000), **more)
+    usual = {"piece": 60_000, "copies": 2}
+    return gather.gather(manifest, clones, [aside], out, each, **(usual | more))
 
 
 def backwards(function, items):
@@ -186,7 +187,18 @@ def test_the_command_prints_the_counts(world, tmp_path, capsys):
     path = tmp_path / "sources.jsonl.gz"
     with gzip.open(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(own.__dict__) + "\n" for own in manifest)
-    command = ["--repositories", clones, "--check", aside, "--out", tmp_path / "out", "--manifest", path]
+    command = [
+        "--repositories",
+        clones,
+        "--check",
+        aside,
+        "--out",
+        tmp_path / "out",
+        "--manifest",
+        path,
+        "--copies",
+        "2",
+    ]
     gather.main([*map(str, command), "--sheets", "12", "--only", "a/zoo", "d/missing"])
     out = capsys.readouterr().out
     assert "1 of 2 repositories are missing" in out
