@@ -47,7 +47,7 @@ class HeadRecipe:
     lr_nouns: float = 1e-3
     decay: float = 0.02
     warmup: float = 0.03
-    ema: float = 0.997
+    ema: float = 0.995
     crops: float = 0.5  # share of batches whose maps are cropped
     composed: int = 48  # pictures composed of the windows of several photos, per step
     parts: int = 4  # most photos of a composed picture
@@ -57,7 +57,7 @@ class HeadRecipe:
     w_somewhere: float = 0.7
     w_answer: float = 1.0
     w_composed: float = 1.0
-    w_contrastive: float = 0.5
+    w_contrastive: float = 1.0
     w_keep: float = 1.0
     w_anchor: float = 2.0
     gamma: float = 2.0
@@ -75,9 +75,16 @@ class Head(nn.Module):
         self, weight: Tensor, bias: Tensor, projection: Tensor, shift: Tensor, nouns: Tensor
     ) -> None:
         super().__init__()
-        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(bias)  # (1408, 352), (1408,)
-        self.projection, self.shift = nn.Parameter(projection), nn.Parameter(shift)  # (384, 1408), (384,)
-        self.nouns = nn.Parameter(nouns)  # (C, 384)
+        # copies, because a model's own tensors must not change with them
+        self.weight, self.bias = (
+            nn.Parameter(weight.clone()),
+            nn.Parameter(bias.clone()),
+        )  # (1408, 352), (1408,)
+        self.projection, self.shift = (
+            nn.Parameter(projection.clone()),
+            nn.Parameter(shift.clone()),
+        )  # (384, 1408)
+        self.nouns = nn.Parameter(nouns.clone())  # (C, 384)
         self.scales = nn.Parameter(torch.tensor([math.log(20.0), -5.0, math.log(20.0), -5.0]))
 
     @classmethod

@@ -89,6 +89,7 @@ def test_a_head_put_into_a_model_is_that_models_head(state: dict[str, torch.Tens
     for name in ("weight", "bias", "projection", "shift"):
         assert torch.allclose(getattr(own, name), getattr(again, name), atol=1e-5)
     assert torch.equal(Head.of(state, torch.zeros(1, 384)).projection, state["visual.head.proj.weight"])
+    assert not torch.equal(own.shift, state["visual.head.proj.bias"]), "a model's own tensors do not change"
 
 
 def test_labels_of_photos_reach_their_rows(work: Path) -> None:
