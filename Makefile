@@ -53,7 +53,8 @@ release: $(READY_DEV)
 	$(BIN)/python -m tests.release
 
 fuzz: $(READY_DEV)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes 10 --seed 0
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --minutes 5 --seed 0
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz.harness --minutes 5
 
 soak: $(READY_DEV)
 	$(BIN)/python -m pytest -m soak

@@ -6,16 +6,21 @@ python -m tests.release [--python python3.10 …]
 from __future__ import annotations
 
 import argparse
+import gzip
+import hashlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import mltta
+from tests import sbom
 
 ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
@@ -34,13 +39,51 @@ def run(*command: str | Path, **more: object) -> None:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}\n{done.stderr}")
 
 
-def build() -> list[Path]:
-    """The wheel and the sdist, built apart from the tree and checked by twine."""
-    shutil.rmtree(DIST, ignore_errors=True)
-    run(sys.executable, "-m", "build", "--outdir", DIST, ROOT)
-    files = sorted(DIST.iterdir())
-    run(sys.executable, "-m", "twine", "check", "--strict", *files)
+def build(tree: Path, place: Path) -> list[Path]:
+    """The wheel and the sdist of a tree: equal trees give equal bytes, whenever and wherever they are built."""
+    shutil.rmtree(place, ignore_errors=True)
+    date = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    run(sys.executable, "-m", "build", "--outdir", place, tree, env={**os.environ, "SOURCE_DATE_EPOCH": date})
+    files = sorted(place.iterdir())
+    for file in files:
+        if file.suffix == ".gz":
+            settle(file, int(date))
     return files
+
+
+def settle(sdist: Path, date: int) -> None:
+    """Rewrite an sdist without what differs between machines: times, owners, permissions, the order of files."""
+    with tarfile.open(sdist) as old:
+        held = [(one, b"" if one.isdir() else old.extractfile(one).read()) for one in old]  # type: ignore[union-attr]
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w", format=tarfile.PAX_FORMAT) as new:
+        for one, content in sorted(held, key=lambda pair: pair[0].name):
+            plain = tarfile.TarInfo(one.name)
+            plain.type, plain.size, plain.mtime = one.type, len(content), date
+            plain.mode = 0o755 if one.isdir() else 0o644
+            new.addfile(plain, io.BytesIO(content))
+    with sdist.open("wb") as file, gzip.GzipFile("", "wb", 9, file, mtime=date) as packed:
+        packed.write(whole.getvalue())
+
+
+def build_again(files: Sequence[Path]) -> None:
+    """Build a copy of the tree elsewhere, with other times and permissions, and compare the bytes."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    with tempfile.TemporaryDirectory() as place:
+        for name in filter(None, names):
+            (Path(place) / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+            copy = shutil.copyfile(ROOT / name, Path(place) / "tree" / name)
+            copy.chmod(0o600)
+        again = build(Path(place) / "tree", Path(place) / "dist")
+        for one, other in zip(files, again, strict=True):
+            if one.name != other.name or one.read_bytes() != other.read_bytes():
+                sys.exit(f"{one.name} differs when it is built again")
+            say(
+                f"{one.name}: built again elsewhere, equal; SHA-256 {hashlib.sha256(one.read_bytes()).hexdigest()}"
+            )
 
 
 def apart() -> list[str]:
@@ -88,7 +131,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     if f"## {mltta.__version__}" not in changes:
         sys.exit(f"CHANGELOG.md has no section for {mltta.__version__}")
-    files = build()
+    files = build(ROOT, DIST)
+    run(sys.executable, "-m", "twine", "check", "--strict", *files)
+    build_again(files)
+    say(f"{sbom.write(DIST.parent / 'build').relative_to(ROOT)}: what this version consists of")
     for file in files:
         say(f"{file.relative_to(ROOT)}: {file.stat().st_size / 2**20:.1f} MiB, twine finds nothing wrong")
     for python in args.python or [sys.executable]:

@@ -21,6 +21,8 @@ from mltta.methods.base import branch_probabilities
 Floats = NDArray[np.float32]
 #: a label is shown if it scores at least this; chosen on the dev sets, see docs/auto.md
 SHOWN_FROM = 0.3
+#: a label is written as a keyword if it scores at least this
+KEYWORDS_FROM = 0.7
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,19 @@ class Decision:
     Args:
         threshold: show labels that score at least this (default: 0.3, or 0 with ``top_k``).
         top_k: show at most this many labels, best first.
+        keywords_from: of the labels shown, those that score at least this are written as keywords.
     """
 
     threshold: float | None = None
     top_k: int | None = None
     rule: Presence = field(default_factory=Presence)
+    keywords_from: float = KEYWORDS_FROM
 
     def __post_init__(self) -> None:
+        if not 0 <= self.keywords_from <= 1:
+            raise ConfigError(
+                f"keywords_from = {self.keywords_from} is out of range: give a score from 0 to 1"
+            )
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise ConfigError(f"threshold = {self.threshold} is out of range: give a score from 0 to 1")
         if self.top_k is not None and self.top_k < 1:
@@ -101,3 +109,8 @@ class Decision:
         best = np.zeros_like(enough)
         np.put_along_axis(best, order, True, axis=-1)
         return best & enough
+
+    def keywords(self, scores: Floats) -> NDArray[np.bool_]:
+        """Which labels (B, C) are written as keywords."""
+        sure: NDArray[np.bool_] = scores >= np.float32(self.keywords_from)
+        return self.shown(scores) & sure

@@ -28,7 +28,17 @@ def photos(tmp_path_factory):
 @pytest.mark.parametrize("show", [[], ["--threshold", "0.9"], ["--threshold", "0"], ["--top-k", "1"]])
 def test_copies_and_keywords_that_are_announced_are_those_of_the_labels_printed(photos, tmp_path, show):
     out = tmp_path / "o"
-    line = ["--keywords", "sidecar", "--copy-to", out / "{label}", "--dry-run", "-f", "jsonl"]
+    line = [
+        "--keywords",
+        "sidecar",
+        "--keywords-from",
+        "0.4",
+        "--copy-to",
+        out / "{label}",
+        "--dry-run",
+        "-f",
+        "jsonl",
+    ]
     done = mltta("tag", photos, *CLIP, *show, *line)
     records = [json.loads(row) for row in done.stdout.splitlines()]
     for record in records:
@@ -37,7 +47,8 @@ def test_copies_and_keywords_that_are_announced_are_those_of_the_labels_printed(
     announced = re.findall(r"^(.*) -> (.*)$", done.stderr, re.MULTILINE)
     assert {(image, Path(target).parent.name) for image, target in announced} == copies
     sidecars = re.findall(r"^(.*)\.xmp: (.*)$", done.stderr, re.MULTILINE)
-    assert dict(sidecars) == {own["image"]: ", ".join(own["present"]) for own in records if own["present"]}
+    sure = {own["image"]: [one["label"] for one in own["labels"] if one["score"] >= 0.4] for own in records}
+    assert dict(sidecars) == {image: ", ".join(labels) for image, labels in sure.items() if labels}
     assert f"{len(copies):,} {'copy' if len(copies) == 1 else 'copies'} would be made" in done.stderr
     assert ("no labels found" in done.stderr) == (not copies)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,8 @@ def test_keywords_come_from_the_labels_and_go_with_undo(tmp_path, how):
         tmp_path / "tags.csv",
         "--keywords",
         how,
+        "--keywords-from",
+        "0.3",
     ]
     dry = mltta(*line, "--dry-run").stderr
     assert "keywords would be written" in dry
@@ -118,6 +121,25 @@ def test_keywords_come_from_the_labels_and_go_with_undo(tmp_path, how):
     undone = mltta("keywords", "undo", folder)
     assert "cat.jpg: cat" in undone.stdout
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_hierarchies_roots_languages_and_keywords_of_the_photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    shutil.copy(ROOT / "examples/photos/cat.jpg", folder)
+    line = ["tag", folder, "--method", "clip", "--keywords", "adobe", "--keywords-from", "0.3"]
+    mltta(*line, "-l", "animal > cat, animal > dog, vehicle|boat", "--keyword-root", "Auto")
+    packet = Packet((folder / "cat.xmp").read_bytes(), "x")
+    assert packet.items("hierarchy") == ["Auto|animal|cat"]
+    assert packet.subjects == ["Auto", "animal", "cat"]
+    assert (
+        "chat"
+        in mltta("tag", folder, "--method", "clip", "-l", "Katze, Hund, Boot", "--language", "fr").stdout
+    )
+    assert "no keywords" in mltta("tag", folder, "-l", "from-photos", "--method", "clip", check=2).stderr
+    (folder / "cat.xmp").write_bytes(packet.content.replace(b"mltta:added", b"mltta:other"))
+    mltta("tag", folder, "-l", "from-photos", "--method", "clip", "-o", tmp_path / "t.jsonl")
+    assert json.loads((tmp_path / "t.jsonl").read_text())["present"] == ["cat"]
 
 
 def test_photos_are_sorted_by_label_and_what_is_sorted_is_no_photo_to_tag(photos, tmp_path):

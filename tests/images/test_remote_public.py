@@ -63,13 +63,18 @@ def test_this_machine_cannot_be_read_however_it_is_written(port, host):
         *("10.1.2.3", "172.16.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1"),
         *("255.255.255.255", "::", "::1", "fe80::1%eth0", "fc00::1", "::ffff:10.0.0.1", "64:ff9b::a00:1"),
         *("2002:7f00:1::", "ff02::1", "::7f00:1"),
+        *("fec0::1", "64:ff9b:1::7f00:1", "::ffff:0:127.0.0.1", "192.0.0.192", "168.63.129.16"),
+        *("192.88.99.1", "5f00::1", "3fff::1", "2001:db8::1", "::ffff:168.63.129.16", "2002:a83f:8110::1"),
+        *("64:ff9b::168.63.129.16", "100::1", "4000::1", "192.0.0.9"),
     ],
 )
 def test_addresses_that_not_everybody_can_reach_are_none(address):
     assert not remote.is_public(address)
 
 
-@pytest.mark.parametrize("address", ["93.184.215.14", "1.1.1.1", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
+@pytest.mark.parametrize(
+    "address", ["93.184.215.14", "1.1.1.1", "2606:2800:21f:cb07:6820:80da:af6b:8b2c", "64:ff9b::101:101"]
+)
 def test_addresses_on_the_internet_are_public(address):
     assert remote.is_public(address)
 

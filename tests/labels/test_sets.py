@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -239,3 +240,16 @@ def test_labels_that_no_file_can_hold_are_refused_by_name_whoever_gives_them(lab
 )
 def test_every_other_character_may_be_in_a_label(label):
     assert LabelSet.of([label]).names == (label,)
+
+
+@pytest.mark.parametrize("labels", [["a" * 10**7], "a" * 10**7, {"dog": ["b" * 10**7]}, ["a b " * 10**6]])
+def test_a_label_of_millions_of_characters_is_refused_at_once(labels, tmp_path):
+    start = time.monotonic()
+    with pytest.raises(LabelError, match=r"characters; the limit is 1,000") as caught:
+        LabelSet.of(labels)
+    assert time.monotonic() - start < 1
+    assert len(str(caught.value)) < 200
+    file = tmp_path / "labels.txt"
+    file.write_text("a" * 10**7)
+    with pytest.raises(LabelError, match=r"line of labels has 10,000,000 characters"):
+        LabelSet.of(file)

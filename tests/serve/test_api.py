@@ -127,6 +127,30 @@ def test_what_is_present_is_what_top_k_and_threshold_ask_for(client, method, ask
     assert whole["labels"] == list(want)
 
 
+def test_languages_keywords_and_what_cannot_be_judged_are_answered(client, url):
+    call = {
+        "images": [{"data": base64.b64encode(PHOTOS[0].read_bytes()).decode()}],
+        "labels": "coco",
+        "all": True,
+    }
+
+    def tag(**more: object) -> httpx.Response:
+        return httpx.post(f"{url}/v1/tag", json=call | more, timeout=180)
+
+    english, german = tag().json(), tag(language="de", keywords_from=0).json()
+    own, other = english["images"][0], german["images"][0]
+    assert [one["score"] for one in own["labels"]] == [one["score"] for one in other["labels"]]
+    assert "Hund" in [one["label"] for one in other["labels"]]
+    assert other["keywords"] == other["present"]
+    listed = httpx.get(f"{url}/v1/labels/coco", params={"language": "de"}).json()
+    assert {one["label"] for one in other["labels"]} == set(listed["labels"])
+    assert httpx.get(f"{url}/v1/labels").json()["languages"]["de"] == "German"
+    wrong = tag(language="xx")
+    assert (wrong.status_code, "Available: en (English), de (German)" in wrong.json()["error"]) == (422, True)
+    notes = tag(labels="Hund, Katze, happy").json()["notes"]
+    assert ["German" in notes[0], "moods" in notes[1]] == [True, True]
+
+
 def test_a_file_of_all_labels_holds_those_present(client, url):
     entries = client.tag([PHOTOS[0]], LABELS, all=True, top_k=2)
     answer = httpx.post(f"{url}/v1/export", json={"format": "json", "images": entries}).json()
@@ -176,7 +200,8 @@ def test_what_is_not_offered_is_refused_with_a_sentence(client, asked, status, s
             "does not fetch URLs",
         ),
         ("application/json", b'{"images": [{"data": ""}], "labelz": []}', 422, "labelz: Extra inputs"),
-        ("application/json", b"[" * 100_000, 422, "the body"),
+        ("application/json", b"[" * 100_000, 413, "too many parts"),
+        ("application/json", b"[" * 1000, 422, "the body"),
         ("multipart/form-data", b"x", 400, "the form cannot be read"),
         ("multipart/form-data; boundary=x", b"--x--\r\n", 422, "images: send at least one file"),
     ],

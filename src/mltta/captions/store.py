@@ -137,12 +137,15 @@ class CaptionBase:
                 said = config.get("embeddings_crc32")
                 if said is not None and checksums.of_file(file) != said:
                     raise CaptionError(f"{file} is damaged: {DAMAGED}")
-                embeddings = _mapped(file, "embeddings")
-                if embeddings.dtype == np.int8:
-                    embeddings = normalize(embeddings * _mapped(file, "scale")[:, None])
-                wanted = (config["captions"], config["dim"])
-                if _digest(text) != config["texts_blake2b"] or embeddings.shape != wanted:
+                embeddings, wanted = _mapped(file, "embeddings"), (config["captions"], config["dim"])
+                scale = (
+                    _mapped(file, "scale") if embeddings.dtype == np.int8 else np.ones(len(embeddings), "f4")
+                )
+                fits = embeddings.shape == wanted and scale.shape == wanted[:1] and scale.dtype.kind == "f"
+                if _digest(text) != config["texts_blake2b"] or not fits or not np.isfinite(scale).all():
                     raise CaptionError(f"{folder} is damaged: its files do not match; {DAMAGED}")
+                if embeddings.dtype == np.int8:
+                    embeddings = normalize(embeddings * scale[:, None])
                 texts = text.splitlines()
                 base = cls(texts, embeddings, str(config["backbone"]), str(config.get("model", "")))
         except (OSError, KeyError, SafetensorError) as error:

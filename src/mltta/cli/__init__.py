@@ -16,6 +16,7 @@ import typer
 from mltta.cli import captions, diffusion, eval, generate, kept, lists, reproduce, serve, tag
 from mltta.cli.options import WithRay, alone, shell
 from mltta.errors import MlttaError
+from mltta.storage.reading import Escaped
 
 #: errno values of disk and permission problems, which are not bugs
 _DISKS = "ENOSPC EDQUOT EFBIG EROFS EACCES EPERM EIO EMFILE ENFILE ENAMETOOLONG ELOOP ENOTDIR EISDIR"
@@ -86,12 +87,14 @@ def root(
 
 def main() -> None:
     """Run the command line; input errors print one line and exit with code 2, bugs ask for a report."""
-    logging.basicConfig(format="%(message)s", level=logging.WARNING)
-    logging.getLogger("mltta").setLevel(logging.INFO)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
-        print_anything(getattr(sys, name))
+        print_anything(stream := getattr(sys, name))
+        if name == "stderr" or stream.isatty():
+            setattr(sys, name, Escaped(stream))
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    logging.getLogger("mltta").setLevel(logging.INFO)
     code: int | str | None = 0
     try:
         app()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from mltta.storage.reading import escaped
 
 if TYPE_CHECKING:
     from mltta.captions.store import CaptionBase
@@ -60,5 +63,5 @@ def print_table(*titles: str, rows: Iterable[tuple[str, ...]]) -> None:
 
     table = Table(*titles)
     for row in rows:
-        table.add_row(*map(escape, row))
-    Console().print(table)
+        table.add_row(*(escape(escaped(cell)) for cell in row))
+    Console(file=getattr(sys.stdout, "styled", sys.stdout)).print(table)

@@ -33,7 +33,7 @@ class VariationsOptions(Options):
     depends on the seed, the name of the photo and its number. Runs are resumable: rerun the command to continue, or
     with a larger `--count` to add variations. On several GPUs, run `--shard 0/4` to `--shard 3/4` at the same time.
 
-    **Exit code**: 0 all photos have their variations, 1 some photos could not be read, 2 wrong usage.
+    **Exit code**: 0 all photos have their variations, 1 some photos could not be read, 2 usage error.
     """
 
     photos: tuple[Path, ...] = argument("[PHOTO…]", "Photos or folders of photos.", ())
@@ -43,7 +43,7 @@ class VariationsOptions(Options):
     guidance: float = option(3.0, "How closely a variation follows its photo.", min=1)
     seed: int = option(0, "Random seed for the variations.")
     first: int | None = option(None, "Only the first photos.", min=1)
-    shard: str = option("0/1", "Only every Nth photo, from photo K on.", metavar="K/N")
+    shard: str = option("0/1", "Only every Nth photo, starting at photo K.", metavar="K/N")
     batch_size: int = option(9, "Variations generated at once.", min=1)
     device: str = option("auto", "auto, cpu, cuda, cuda:1, mps …")
 

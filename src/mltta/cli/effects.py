@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from mltta.cli.progress import say
 from mltta.errors import ConfigError, MlttaError
 from mltta.output.formats import Record
 from mltta.output.gallery import for_gallery, thumbnail_folder
+from mltta.output.keywords.lists import LEVEL
 from mltta.output.keywords.write import embed, is_jpeg, sidecar_of, write_sidecar
 from mltta.output.sorting import PicturePaths, Sorting
-from mltta.storage.atomic import writing
+from mltta.storage.atomic import refuse_links, writing
 
 if TYPE_CHECKING:
     from mltta.cli.tag import TagOptions
@@ -37,10 +38,13 @@ class Effect:
 
 
 class Keywords(Effect):
-    """Write the labels shown as keywords, to sidecar files or into JPEGs; ``failed`` collects errors."""
+    """Write keywords to sidecar files or into JPEGs; ``failed`` collects errors."""
 
-    def __init__(self, how: str, dry: bool, failed: list[str]):
-        self._embed, self._dry, self._failed = how == "embed", dry, failed
+    def __init__(
+        self, how: Literal["sidecar", "adobe", "embed"], root: str | None, dry: bool, failed: list[str]
+    ):
+        self._how, self._dry, self._failed, self._embed = how, dry, failed, how == "embed"
+        self._root = f"{root}{LEVEL}" if root else ""
         self._written = self._others = 0
 
     def __call__(self, photo: Path, record: Record, tags: Tags | None) -> bool:
@@ -48,14 +52,18 @@ class Keywords(Effect):
             self._others += 1
             return False
         try:
-            changed = (embed if self._embed else write_sidecar)(photo, record["present"], self._dry)
+            keywords = [f"{self._root}{keyword}" for keyword in record["keywords"]]
+            if self._how == "embed":
+                target, changed = photo, embed(photo, keywords, self._dry)
+            else:
+                target = sidecar_of(photo, self._how)
+                changed = write_sidecar(photo, keywords, self._dry, self._how)
         except MlttaError as error:
             self._failed.append(str(error))
             return False
         self._written += changed
         if changed and self._dry:
-            target = photo if self._embed else sidecar_of(photo)
-            say(f"{target}: {', '.join(record['present']) or 'no keywords'}")
+            say(f"{target}: {', '.join(keywords) or 'no keywords'}")
         return changed and self._embed and not self._dry
 
     def notes(self) -> list[str]:
@@ -110,6 +118,7 @@ class Pictures(Effect):
         from mltta.output.picture import annotate, where_sheet
 
         with writing(target):
+            refuse_links(target, self._paths.folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             (where_sheet if self._heat else annotate)(load_image(photo), tags).save(target)
 
@@ -140,7 +149,7 @@ def effects_of(
         raise ConfigError("--dry-run needs --keywords, --copy-to or --link-to")
     found: list[Effect] = []
     if options.keywords is not None:
-        found.append(Keywords(options.keywords, options.dry_run, unwritten))
+        found.append(Keywords(options.keywords, options.keyword_root, options.dry_run, unwritten))
     for pattern, link in ((options.copy_to, False), (options.link_to, True)):
         if pattern is not None:
             sorting = Sorting(pattern, link)

@@ -103,7 +103,7 @@ class HubOptions(Options):
 class RunOptions(Options, panel=PERFORMANCE):
     """Execution options; results do not depend on them."""
 
-    batch_size: int | None = option(None, "Images per batch on a GPU (default: chosen automatically).", min=1)
+    batch_size: int | None = option(None, "Images per batch (default: chosen automatically).", min=1)
     compile: bool | None = option(None, "Compile the image tower (default: on a GPU, for long runs).")
 
     @property

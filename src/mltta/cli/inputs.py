@@ -95,7 +95,7 @@ class Sources:
         if self.others and effects:
             raise ConfigError(f"{self.others[0]}: pictures, keywords and copies need files; save it first")
         if output and any(isinstance(one, Piped) for one in self.others):
-            raise ConfigError(f"{STDIN}: -o needs named files, to resume; save the image first")
+            raise ConfigError(f"{STDIN}: -o needs named files, so that runs can resume; save the image first")
 
     def find(self) -> list[Source]:
         """Find every image once, in the order of the paths; folders are sorted."""

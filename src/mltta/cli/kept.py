@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import typer
@@ -10,6 +11,7 @@ from mltta.cli.groups import HubOptions
 from mltta.cli.options import Options, argument, option
 from mltta.cli.progress import say
 from mltta.errors import ConfigError, MlttaError
+from mltta.storage.reading import escaped
 
 
 class ListOptions(Options):
@@ -18,6 +20,7 @@ class ListOptions(Options):
 
 def list_(options: ListOptions) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Column, Table
 
     from mltta.session.cache import feature_folder, list_stores
@@ -27,8 +30,8 @@ def list_(options: ListOptions) -> None:
     for store in (stores := list_stores()):
         key, augmix = store.key, "yes" if store.spec.augmix else "no"
         row = (store.folder.name, key["model"], store.views, augmix, key["seed"], key["arithmetic"])
-        table.add_row(*map(str, row), f"{store.images:,}", _size(store.size))
-    console = Console()
+        table.add_row(*(escape(escaped(str(cell))) for cell in row), f"{store.images:,}", _size(store.size))
+    console = Console(file=getattr(sys.stdout, "styled", sys.stdout))
     if stores:
         console.print(table)
     size = _size(sum(store.size for store in stores))
@@ -115,7 +118,6 @@ class UndoOptions(Options):
 
 def undo(options: UndoOptions) -> None:
     from mltta.images.find import find_images
-    from mltta.output.formats import printable
     from mltta.output.keywords import write
 
     photos, changed, failed = find_images(options.paths), 0, []
@@ -127,7 +129,7 @@ def undo(options: UndoOptions) -> None:
             continue
         changed += bool(found)
         if found:
-            typer.echo(printable(f"{photo}: {', '.join(found)}"))
+            typer.echo(escaped(f"{photo}: {', '.join(found)}"))
     would = "would be removed from" if options.dry_run else "removed from"
     for line in [f"keywords {would} {changed:,} of {len(photos):,} photos", *failed]:
         say(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from dataclasses import MISSING
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def methods(options: MethodsOptions) -> None:
     from mltta.methods.config import range_of
     from mltta.methods.registry import summary
 
-    console = Console(highlight=False)
+    console = Console(file=getattr(sys.stdout, "styled", sys.stdout), highlight=False)
     if options.name is None:
         table = Table("method", "what it does", caption="mltta methods NAME shows the settings", box=None)
         for name in list_methods(options.filter):

@@ -106,7 +106,7 @@ def read_back(
     held = [Partitions(folder) for folder in folders]
     for other in held[1:]:
         refuse_others(str(other.folder), held[0].settings or {}, other.settings or {})
-    labels, synonyms = ((held[0].settings or {}).get(name, []) for name in ("labels", "synonyms"))
+    labels, synonyms = ((held[0].settings or {}).get(name, []) for name in ("shown_as", "synonyms"))
     images = sum(one.images for one in held)
     if wide:
         refuse_wide(outputs.values())

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from mltta.output.formats import Record, printable
+from mltta.output.formats import Record
+from mltta.storage.reading import escaped
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -95,7 +96,8 @@ def bar_on_terminal() -> Bar:
 
     columns: list[progress.ProgressColumn] = [progress.TextColumn("{task.description}"), progress.BarColumn()]
     columns += [progress.MofNCompleteColumn(), Rate(), progress.TimeRemainingColumn()]
-    return progress.Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=60)
+    console = Console(file=getattr(sys.stderr, "styled", sys.stderr))
+    return progress.Progress(*columns, console=console, transient=True, speed_estimate_period=60)
 
 
 @dataclass
@@ -174,7 +176,7 @@ def _listed(head: str, reasons: Sequence[str], unnamed: int = 0, see: str = "") 
 
 def say(line: str) -> None:
     """Print a line to stderr."""
-    typer.echo(printable(line), err=True)
+    typer.echo(escaped(line), err=True)
 
 
 def _duration(seconds: float) -> str:

@@ -44,25 +44,25 @@ class ReproduceOptions(PlaceOptions, panel=None):
     - `mltta reproduce` without data prints the paper's numbers only.
 
     `--plan` shows what a run needs, checks what is there, and runs nothing. `--table all` runs all tables and figures:
-    the paper's cells for its models and images, everything for other ones. Runs are resumable: rerun the command.
+    the paper's cells for its models and images, and everything for others. Runs are resumable: rerun the command.
 
     The paper's numbers and ours are shown side by side; cells that were not run stay empty. Models or images that the
     paper does not use (`mini`, a part of a dataset) get tables of their own. Below each table are its conditions, and
     what is not as in the paper. Everything is written to `--out`: each table as Markdown, CSV, JSON and LaTeX, each
     figure as SVG and PNG, and one self-contained page, report.html. Views are encoded once for all tables and cached.
 
-    `--frontier` measures all methods instead: scores, cost in views, milliseconds and memory, next to published
-    figures and their protocols.
+    `--frontier` measures all methods instead: scores, cost in forward passes, milliseconds and memory. Published
+    figures and their protocols are listed next to them.
     """
 
     table: tuple[Literal["all", "1", "2", "3", "4", "5", "6", "7"], ...] = option(
         (), "1 to 7, or all tables and figures (default: 1 to 7). May be repeated.", "-t"
     )
     figure: tuple[Literal["all", "1a", "1b", "2", "3"], ...] = option(
-        (), "1a, 1b, 2, 3 or all. Ours only: the paper's figures print no numbers. May be repeated."
+        (), "1a, 1b, 2, 3 or all. Ours only: the paper prints no numbers for its figures. May be repeated."
     )
     plan: bool = option(False, "Show what is needed, what is there and what is missing; run nothing.")
-    frontier: bool = option(False, "Measure what every method scores and costs.")
+    frontier: bool = option(False, "Measure accuracy and cost of every method.")
     method: tuple[str, ...] = option((), "With --frontier: only these methods.")
     teacher: str | None = option(
         "self", "Second model for rlcf; self: the model itself.", panel=groups.METHOD
@@ -95,7 +95,7 @@ def reproduce(options: ReproduceOptions) -> None:
     if options.plan:
         return print_plan(options)
     if options.frontier and (options.set or options.settings or options.preset != "paper"):
-        raise ConfigError("--frontier uses every method's own settings: leave out --set and --preset")
+        raise ConfigError("--frontier uses every method's own settings: remove --set and --preset")
     unfit: dict[str, str] = {}
     places = list(places_of(options, unfit))
     teacher = "self" if options.teacher in (None, "self") else groups.open_backbone(options, options.teacher)

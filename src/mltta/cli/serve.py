@@ -40,14 +40,14 @@ class ServeOptions(DeviceOptions):
         (), "Method to offer, or path to a Python file (default: all). The first is the default method."
     )
     labels: str = option("everyday", "Default label set of requests: everyday, coco …", "-l")
-    label_set: tuple[str, ...] = option((), "Label file to offer. Repeatable.", metavar="NAME=FILE")
+    label_set: tuple[str, ...] = option((), "Label file to offer. May be repeated.", metavar="NAME=FILE")
     token_file: Path | None = option(
         None, "File with the token that requests must send; or set MLTTA_TOKEN.", panel=ACCESS
     )
     allow_host: tuple[str, ...] = option((), "Additional host name to accept. May be repeated.", panel=ACCESS)
     allow_urls: bool = option(False, "Fetch images from public URLs.", panel=ACCESS)
     limit: tuple[str, ...] = option(
-        (), "Limit, e.g. images=64 (docs/serve.md). Repeatable.", panel=ACCESS, metavar="NAME=NUMBER"
+        (), "Limit, e.g. images=64 (docs/serve.md). May be repeated.", panel=ACCESS, metavar="NAME=NUMBER"
     )
     quiet: bool = option(False, "Do not log requests.", "-q")
 

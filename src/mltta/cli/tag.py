@@ -13,21 +13,30 @@ from mltta.cli.options import Options, argument, option
 from mltta.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mltta.labels import LabelSet
     from mltta.tagger import Tagger
 
-Format = Literal["table", "csv", "json", "jsonl", "parquet", "html", "coco", "fiftyone"]
+Format = Literal["table", "csv", "csv-raw", "json", "jsonl", "parquet", "html", "coco", "fiftyone"]
+
+
+#: the value of --labels that stands for the keywords of the photos
+FROM_PHOTOS = "from-photos"
 
 
 class OutputOptions(Options, panel="Output"):
-    format: Format | None = option(None, "Output format (default: from the file extension).", "-f")
+    format: Format | None = option(
+        None, "Output format (default: from the file extension). csv-raw: no protection from formulas.", "-f"
+    )
     wide: bool = option(False, "csv, parquet: one row per image instead of one row per label.")
     overwrite: bool = option(False, "Replace the output instead of resuming.")
 
 
 class FileOptions(Options, panel="Keywords and copies"):
-    keywords: Literal["sidecar", "embed"] | None = option(
-        None, "Write labels as keywords: sidecar (photo.jpg.xmp) or embed (into JPEGs)."
+    keywords: Literal["sidecar", "adobe", "embed"] | None = option(
+        None, "Write labels as keywords: sidecar (photo.jpg.xmp), adobe (photo.xmp) or embed (into JPEGs)."
     )
+    keywords_from: float = option(0.7, "Minimum score of keywords.", min=0, max=1, metavar="SCORE")
+    keyword_root: str | None = option(None, "Parent of all keywords: Auto writes Auto|dog.", metavar="NAME")
     copy_to: Path | None = option(None, "Copy photos into one folder per label.", metavar="DIR/{label}")
     link_to: Path | None = option(None, "Link photos into one folder per label.", metavar="DIR/{label}")
     dry_run: bool = option(False, "Only print which files would be written.")
@@ -49,7 +58,10 @@ class TagOptions(OutputOptions, FileOptions, groups.AnswerOptions, groups.RunOpt
 
     images: tuple[str, ...] = argument("PATH…", "Images, folders of images, or - for an image on stdin.")
     labels: str | Any = option(
-        "everyday", "A list (everyday, coco, voc, nuswide), a file, or 'dog, cat | kitty'.", "-l"
+        "everyday", "A list (everyday, coco, voc, nuswide), a file, 'dog, cat | kitty', or from-photos.", "-l"
+    )
+    language: str | None = option(
+        None, "Language of the labels shown: de es fr it ja nl pl pt tr zh (default: as given)."
     )
     method: str = option("auto", "Method name (see `mltta methods`) or path to a Python file.")
     output: tuple[Path, ...] = option(
@@ -75,6 +87,8 @@ def tag(options: TagOptions) -> None:
     from mltta.cli.inputs import refuse_missing
 
     refuse_missing(options.images)
+    if options.ray is not None and options.labels == FROM_PHOTOS:
+        raise ConfigError(f"--labels {FROM_PHOTOS} needs local photos, without --ray")
     if options.ray is not None:
         from mltta.cli.on_ray import tag_on_ray
 
@@ -108,9 +122,31 @@ def open_tagger(options: TagOptions) -> Tagger:
         from mltta.cli.settings import settings_of
 
         (settings,) = settings_of([options.method], options.set, options.settings).values()
-    how = groups.asked(options) | options.chosen("preset", "threshold", "top_k", "allow_urls")
+    how = groups.asked(options) | options.chosen(
+        "preset", "threshold", "top_k", "keywords_from", "language", "allow_urls"
+    )
     how["where"] = options.where is not None
-    labels = groups.with_synonyms(options.labels, options)
+    labels = groups.with_synonyms(
+        keywords_of(options) if options.labels == FROM_PHOTOS else options.labels, options
+    )
     return Tagger(
         groups.open_backbone(options, methods=[options.method]), labels, options.method, **how, **settings
     )
+
+
+def keywords_of(options: TagOptions) -> LabelSet:
+    """Return the keywords in the photos and their sidecars as labels."""
+    from mltta.cli.inputs import Sources
+    from mltta.labels import LabelSet
+    from mltta.output.keywords.write import users_keywords
+    from mltta.storage.reading import unwritable
+
+    files = [file for file in Sources(options.images, options.allow_urls).find() if isinstance(file, Path)]
+    words = dict.fromkeys(word for file in files for word in users_keywords(file))
+    found = [word for word in words if word.rpartition("|")[2].strip() and not unwritable(word)]
+    if not found:
+        raise ConfigError(
+            f"--labels {FROM_PHOTOS}: the {len(files):,} photos contain no keywords; give labels"
+        )
+    entries: Any = [{"name": word.rpartition("|")[2], "title": word} for word in found]
+    return LabelSet.of(entries)

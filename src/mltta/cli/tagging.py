@@ -63,7 +63,7 @@ def tag_here(
             )
         options.execution.prepare(tagger.backbone, len(files))
         settings = tagger.about() if isinstance(sink, Output) else {}  # the terminal stores none
-        sink.begin(settings, tagger.labels.names)
+        sink.begin(settings, tagger.labels.display)
         run = Run(tagger, sources, sink, effects, closing, early)
         return run.carry_out(None if options.watch else files, options.quiet) or closing.code
 
@@ -191,6 +191,8 @@ class Run:
         for file in files:
             if isinstance(self.sink, Output) and self.effects and isinstance(file, Path):
                 record = self.sink.journal.record(str(file))
+                if "labels" in record:
+                    record["keywords"] = self.tagger.keywords(record["labels"])
                 changed = [effect(file, record, None) for effect in self.effects]
                 if any(changed):
                     self.sink.journal.add(record, stamp(file))

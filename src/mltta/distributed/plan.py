@@ -10,12 +10,25 @@ from itertools import groupby, islice
 
 from mltta.distributed.listing import Listing
 from mltta.errors import MlttaError
-from mltta.storage.checksums import of_bytes, sealed, unsealed
+from mltta.storage.checksums import CHECKSUM, of_bytes, sealed, unsealed
 from mltta.storage.folders import Folder
+from mltta.storage.reading import parse_json
+from mltta.storage.rules import list_of, optional, table, text, whole
 
 FORMAT, PLAN, LISTS = "mltta-plan-1", "_plan.json", "_lists"
 #: photos in the smallest shards, number of shards before the size doubles, and photos in the largest
 SMALLEST, STEPS, LARGEST = 32, 16, 1024
+
+
+_NAMES, _NAME, _COUNT = list_of(text(1 << 16), 10**7), text(1 << 16), whole(1 << 40)
+_SHARD = table(
+    dict.fromkeys(["kind", "base", "of", "crc32"], _NAME)
+    | dict.fromkeys(["number", "start", "count"], _COUNT)
+)
+_PLAN = table(
+    {"format": _NAME, "sources": _NAMES, "shard size": optional(_COUNT), "skipped": text(1 << 20)}
+    | {"shards": list_of(_SHARD, 10**7), CHECKSUM: _NAME}
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,8 @@ def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) ->
     with suppress(OSError):
         held = unsealed(folder.read(PLAN), FORMAT)
     if held is not None:
+        if not _PLAN(held):
+            raise MlttaError(f"{folder}/{PLAN} is intact, but not from `mltta tag --ray`; use another -o")
         if any(held[name] != value for name, value in said.items()):
             raise MlttaError(
                 f"{folder} was created from {', '.join(held['sources'])} in shards of "
@@ -70,8 +85,8 @@ def make_plan(given: Sequence[str], folder: Folder, fixed: int | None = None) ->
     shards = list(_shards(listing := Listing(given), folder, fixed))
     if not shards:
         raise MlttaError("; ".join(filter(None, (f"no images in {', '.join(given)}", str(listing)))))
-    whole = {**said, "skipped": str(listing), "shards": [asdict(shard) for shard in shards]}
-    folder.write(PLAN, json.dumps(sealed(whole)).encode())
+    held = {**said, "skipped": str(listing), "shards": [asdict(shard) for shard in shards]}
+    folder.write(PLAN, json.dumps(sealed(held)).encode())
     return Plan(shards, str(listing))
 
 
@@ -84,7 +99,10 @@ def names_of(shard: Shard, folder: Folder) -> list[str]:
         raise MlttaError(
             f"{folder}/{_list(shard.number)} is missing or damaged, so its photos are unknown; restart with --overwrite"
         )
-    return list(json.loads(content))
+    names = parse_json(content, f"{folder}/{_list(shard.number)}", MlttaError, "restart with --overwrite")
+    if not _NAMES(names) or len(names) != shard.count:
+        raise MlttaError(f"{folder}/{_list(shard.number)} is not a list of names; restart with --overwrite")
+    return list(names)
 
 
 def _shards(pieces: Listing, folder: Folder, fixed: int | None) -> Iterator[Shard]:

@@ -213,5 +213,5 @@ def example_section(found: Sequence[Line], dataset: Dataset, count: int = 4) -> 
         scores = {x.title: x.summaries[0].result.branches()[row].mean(axis=0).tolist() for x in found}
         image = load_image(dataset.images[index])
         figures.append(Plot(label_logits(dataset.ids[index], image, names, scores, truth)))
-    said = "The images with the most labels. Bars show logits, the mean of all prompts. True labels are in colour."
+    said = "The images with the most labels. Bars show logits, the mean of all prompts. True labels are in color."
     return Section(f"Examples from {dataset.name}", (said,), figures=tuple(figures))

@@ -20,13 +20,17 @@ from numpy.typing import NDArray
 
 from mltta.errors import MlttaError
 from mltta.evaluation.rows import Outcomes
+from mltta.labels.sets import MOST_LABELS
 from mltta.methods.base import Emits, Merging, branch_probabilities, merge_branches, z_scores
 from mltta.storage import checksums
 from mltta.storage.reading import LABELS, read_bytes, reading
+from mltta.storage.rules import whole
 
 #: how scores are made comparable between images
 Scoring = Literal["raw", "softmax", "z-score"]
 FORMAT = "mltta-result-2"
+#: of a result, so that its arrays fit into memory
+MOST_IMAGES, MOST_BRANCHES = 1 << 25, 256
 AGAIN = "Rerun its `mltta eval` command with --fresh, or remove the folder."
 
 
@@ -47,7 +51,8 @@ def read_run(file: Path) -> dict[str, Any]:
         raise MlttaError(f"{file} is not a result of `mltta eval`, outdated or damaged. {AGAIN}")
     with reading(file, MlttaError, AGAIN):
         branches, labels = run["shape"]
-        if not all(isinstance(n, int) and 0 < n < 1 << 31 for n in (branches, labels, run["images"])):
+        sizes = ((branches, MOST_BRANCHES), (labels, MOST_LABELS), (run["images"], MOST_IMAGES))
+        if not all(whole(most, 1)(number) for number, most in sizes):
             raise MlttaError(f"{file} is damaged: invalid values. {AGAIN}")
     return {name: said for name, said in run.items() if name not in ("format", checksums.CHECKSUM)}
 

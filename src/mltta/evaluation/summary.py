@@ -164,7 +164,7 @@ class Summary:
         kept = {"format": FORMAT, "result": self.result.digest, "draws": self.draws, "drawn": drawn}
         for name, said in (("summary.json", text), (BOOTSTRAP, json.dumps(sealed(kept)))):
             with atomic.writing(file := self.result.folder / name):
-                atomic.write(file, said.encode(errors="backslashreplace"), durable=False)
+                atomic.write(file, said.encode(errors="backslashreplace"), durable=False, follow=False)
 
 
 def _known(value: Any) -> Any:

@@ -19,6 +19,7 @@ from mltta.evaluation.rows import Outcomes, line_of, row_bytes, row_of
 from mltta.methods.base import State
 from mltta.session.scorer import Scored
 from mltta.storage import atomic, checksums
+from mltta.storage.atomic import not_followed
 from mltta.storage.lock import locked
 from mltta.storage.reading import reading
 from mltta.storage.tensors import to_bytes
@@ -64,16 +65,18 @@ class ResultWriter:
                     raise MlttaError(f"{folder} {why}")
                 held.unlink()  # it is damaged
             stack.enter_context(locked(folder / ".lock", str(folder)))
-            self._records = stack.enter_context((folder / "images.jsonl").open("ab+"))
-            self._scores = stack.enter_context((folder / "scores.f32").open("ab+"))
+            self._records, self._scores = (
+                stack.enter_context(open(folder / name, "ab+", opener=not_followed))
+                for name in ("images.jsonl", "scores.f32")
+            )
             if fresh:
                 for name in ("state.safetensors", "summary.json", "bootstrap.json"):
                     (folder / name).unlink(missing_ok=True)
                 self._records.truncate(0)
                 self._scores.truncate(0)
             if not held.is_file():
-                atomic.write(folder / "targets.i8", targets.tobytes())
-                atomic.write(held, text)
+                atomic.write(folder / "targets.i8", targets.tobytes(), follow=False)
+                atomic.write(held, text, follow=False)
             self._resume()
             self._open = stack.pop_all()
 
@@ -106,7 +109,11 @@ class ResultWriter:
         """Save an online method's state, and the number of records it includes."""
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
         with atomic.writing(self.folder):
-            atomic.write(self.folder / "state.safetensors", to_bytes(tensors, {"records": str(self.count)}))
+            atomic.write(
+                self.folder / "state.safetensors",
+                to_bytes(tensors, {"records": str(self.count)}),
+                follow=False,
+            )
 
     def load_state(self) -> State | None:
         """Load the saved state and drop the records after it, which are then recomputed. None: start from scratch."""

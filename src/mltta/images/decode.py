@@ -238,7 +238,7 @@ def _from_array(array: NDArray[Any], name: str) -> Image.Image:
     if np.issubdtype(array.dtype, np.floating):
         # Resampling may overshoot slightly; 0.001 is less than half an 8-bit level. NaN fails too.
         if not (array.min() >= -1e-3 and array.max() <= 1.001):
-            raise ImageError(f"{name} of floats must lie in [0, 1]; divide by 255, or undo the normalisation")
+            raise ImageError(f"{name} of floats must lie in [0, 1]; divide by 255, or undo the normalization")
         levels = np.clip(array, 0, 1)
         levels *= 255
         array = np.rint(levels, out=levels).astype(np.uint8)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
-import io
 import json
 import logging
 import os
@@ -16,15 +14,17 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, Union, get_args
 
 from mltta.errors import LabelError
-from mltta.storage.reading import LABELS, UNREADABLE, explain, read_text, reading, shown, unwritable
+from mltta.labels.entries import LEVEL, csv_column, read_entry, read_lines, read_tree
+from mltta.labels.label_files import read_label_text
+from mltta.storage.reading import UNREADABLE, explain, reading, shown, unwritable
 
 BUILT_IN = ("everyday", "coco", "voc", "nuswide")
 #: what the name of a built-in set may end in: its prompts and words are then those of ML-TTA's released code
 RELEASED = ":released"
 #: published lists, which are not changed; others get built-in synonyms
 OFFICIAL = frozenset((*BUILT_IN, "objects365"))
-#: limit for label files, since every label is encoded
-MOST_LABELS = 100_000
+#: limits for label files, since every label is encoded, and for each of its words
+MOST_LABELS, MOST_CHARACTERS = 100_000, 1000
 ASSETS = Path(__file__).parents[1] / "assets"
 _SUFFIXES = (".txt", ".json", ".csv")
 _HOW = (
@@ -32,8 +32,7 @@ _HOW = (
     "a comma-separated string such as 'dog, traffic light', or a .txt, .json or .csv file."
 )
 
-_COMMENT = re.compile(r"(^|\s)#.*")
-_BULLET = re.compile(r"^\s*([-*+•–‣·]|\d+[.)])(\s+|$)")
+_COMMA = re.compile("[,，、]")
 log = logging.getLogger("mltta")
 
 #: what the prompts of a built-in set say, and which words name its labels in captions
@@ -55,6 +54,8 @@ class LabelSet:
     texts: tuple[str, ...]
     synonyms: tuple[tuple[str, ...], ...]
     source: str = "list"
+    #: what is shown and written for each label, as a path such as "animal|dog"; empty: the names
+    titles: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -65,9 +66,9 @@ class LabelSet:
                 f"{len(self.texts)} texts and {len(self.synonyms)} tuples of synonyms."
             )
         first: dict[str, int] = {}
-        entries = zip(self.names, self.texts, self.synonyms, strict=True)
-        for position, (name, text, words) in enumerate(entries, start=1):
-            for value in (name, text, *words):
+        entries = zip(self.names, self.texts, self.synonyms, self.titles or self.names, strict=True)
+        for position, (name, text, words, title) in enumerate(entries, start=1):
+            for value in (name, text, *words, title):
                 if not isinstance(value, str):
                     raise _not_a_string(value, position, self.source)
                 if not label_key(value):
@@ -89,6 +90,16 @@ class LabelSet:
         """Whether this is a published list, whose texts and synonyms are not changed."""
         return self.source in OFFICIAL
 
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """What is written for each label: a path such as "animal|dog"."""
+        return self.titles or tuple(name.replace(LEVEL, "/") for name in self.names)
+
+    @property
+    def display(self) -> tuple[str, ...]:
+        """What is shown for each label: the last level of its path."""
+        return tuple(title.rpartition(LEVEL)[2] for title in self.titles) or self.names
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -98,7 +109,8 @@ class LabelSet:
     def pick(self, places: Sequence[int]) -> LabelSet:
         """Return the labels at some positions."""
         names, texts = (tuple(part[i] for i in places) for part in (self.names, self.texts))
-        return LabelSet(names, texts, tuple(self.synonyms[i] for i in places), self.source)
+        titles = tuple(self.titles[i] for i in places) if self.titles else ()
+        return LabelSet(names, texts, tuple(self.synonyms[i] for i in places), self.source, titles)
 
     def index(self, name: str) -> int:
         """Return the position of a label by name or text, ignoring case and spacing."""
@@ -106,7 +118,7 @@ class LabelSet:
         for words in (self.names, self.texts):
             if wanted in (keys := [label_key(word) for word in words]):
                 return keys.index(wanted)
-        close = difflib.get_close_matches(wanted, [label_key(n) for n in self.names], n=3)
+        close = difflib.get_close_matches(wanted, list(map(label_key, self.names)), n=3)
         hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise LabelError(f"No label {name!r} among the {len(self)} labels of {self.source}.{hint}")
 
@@ -146,7 +158,7 @@ class LabelSet:
     def from_file(cls, path: str | os.PathLike[str]) -> LabelSet:
         """Read a .json, .csv or .txt file (one label per line, synonyms after |, optional bullets and # comments)."""
         path = Path(path)
-        content = read_label_text(path)
+        content = read_label_text(path, _HOW)
         suffix = path.suffix.casefold()
         if suffix == ".json":
             try:
@@ -158,9 +170,9 @@ class LabelSet:
                 raise LabelError(f"{path} contains {kinds}.")
         elif suffix == ".csv":
             with reading(path, LabelError, "save it as a table with one label per line"):
-                entries = _csv_column(content)
+                entries = csv_column(content)
         else:
-            entries = _listed(content)
+            entries = read_tree(content) if "\n\t" in content else read_lines(content)
         if len(entries) > MOST_LABELS:
             raise LabelError(f"{path} contains {len(entries):,} labels; the limit is {MOST_LABELS:,}.")
         return cls._of_entries(entries, str(path))
@@ -174,39 +186,39 @@ class LabelSet:
             return cls.from_file(labels)
         if "," not in labels and ("/" in labels or "\\" in labels):
             raise LabelError(f"No such file: {labels}. {_HOW}")
-        return cls._of_entries(labels.split(",") if labels else [], "list")
+        return cls._of_entries(_COMMA.split(labels) if labels else [], "list")
 
     @classmethod
     def _of_entries(cls, entries: Iterable[Any] | Mapping[Any, Any], source: str) -> LabelSet:
         """Make a set from strings, {"name", "text", "synonyms"} objects or a mapping label -> synonyms."""
         if isinstance(entries, Mapping):
             entries = [{"name": name, "synonyms": synonyms} for name, synonyms in entries.items()]
-        found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
+        found: dict[str, tuple[str, str, tuple[str, ...], str]] = {}
         twice: list[str] = []
         for position, entry in enumerate(entries, start=1):
-            fields = entry if isinstance(entry, Mapping) else {"name": entry}
-            if isinstance(entry, str) and "|" in entry:  # "cat | kitty": a label and its synonyms
-                own, *others = entry.split("|")
-                fields = {"name": own, "synonyms": [word for word in others if word.strip()]}
+            fields = read_entry(entry) if isinstance(entry, str) else entry
+            if not isinstance(fields, Mapping):
+                raise _not_a_string(entry, position, source)
             name = fields.get("name")
             text = fields.get("text", name)
             if not isinstance(name, str) or not isinstance(text, str):
                 raise _not_a_string(entry, position, source)
-            words = _tidy_synonyms(fields.get("synonyms", ()), name)
+            words, title = _tidy_synonyms(fields.get("synonyms", ()), name), fields.get("title", "")
             key = label_key(name)
             if key and key in found:
                 twice.append(name.strip())
-                name, text, known = found[key]
+                name, text, known, title = found[key]
                 words = tuple(dict.fromkeys((*known, *words)))
-            found[key] = name.strip(), _readable(text), words
+            found[key] = name.strip(), _readable(text), words, title
         if twice:
             said = ", ".join(map(repr, twice[:5])) + (" …" if len(twice) > 5 else "")
             log.warning(
                 "%s: removed %d duplicate(s): %s. Case, spaces and underscores are ignored",
                 *("labels" if source == "list" else source, len(twice), said),
             )
-        names, texts, synonyms = zip(*found.values(), strict=True) if found else ((), (), ())
-        return cls(names, texts, synonyms, source)
+        names, texts, synonyms, titles = zip(*found.values(), strict=True) if found else ((), (), (), ())
+        titles = tuple(title or name.replace(LEVEL, "/") for title, name in zip(titles, names, strict=True))
+        return cls(names, texts, synonyms, source, titles if titles != names else ())
 
 
 @cache
@@ -240,17 +252,11 @@ def _with_further_words(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _listed(content: str) -> list[str]:
-    """Return the labels of a text list without comments, blank lines, bullets and numbers.
-
-    >>> _listed("# animals\\n- cat | kitty\\n\\n2. dog  # or wolf\\n")
-    ['cat | kitty', 'dog']
-    """
-    lines = (_COMMENT.sub("", line) for line in content.splitlines())
-    return [label for line in lines if (label := _BULLET.sub("", line).strip())]
-
-
 def _readable(text: str) -> str:
+    if len(text) > MOST_CHARACTERS:
+        raise LabelError(
+            f"A label has {len(text):,} characters; the limit is {MOST_CHARACTERS:,}: {text[:40]}…"
+        )
     return " ".join(text.replace("_", " ").split())
 
 
@@ -270,29 +276,3 @@ def _tidy_synonyms(synonyms: object, name: str) -> tuple[str, ...]:
 
 def _not_a_string(value: object, position: int, source: str) -> LabelError:
     return LabelError(f"Label {position} ({source}) is not a string: {shown(value)}. {_HOW}")
-
-
-def read_label_text(path: Path, how: str = _HOW) -> str:
-    """Read a UTF-8 file of labels or synonyms, with or without a byte order mark."""
-    try:
-        content = read_text(path, LABELS, LabelError)
-    except FileNotFoundError:
-        raise LabelError(f"No such file: {path}. {how}") from None
-    except OSError as error:
-        raise LabelError(f"Cannot read {path}: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        content = "\0"
-    if "\0" in content:
-        raise LabelError(f"{path} is not UTF-8 text. Save it as plain text with UTF-8 encoding.")
-    return content
-
-
-def _csv_column(content: str) -> list[str]:
-    """Return the column named label or name; without such a header, the first column."""
-    rows = [row for row in csv.reader(io.StringIO(content, newline="")) if any(cell.strip() for cell in row)]
-    header = [cell.strip().casefold() for cell in rows[0]] if rows else []
-    for title in ("label", "name"):
-        if title in header:
-            column = header.index(title)
-            return [row[column] if column < len(row) else "" for row in rows[1:]]
-    return [row[0] for row in rows]

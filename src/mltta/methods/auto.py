@@ -58,7 +58,7 @@ class AutoConfig(Config):
     """How many looks; everything else is measured and the same for all (`Constants`)."""
 
     effort: Literal["fast", "best"] = setting(
-        "best", "fast looks once, at 10/7 of the model's own size; best at that size itself and at 16/7, too"
+        "best", "fast: one input of 10/7 of the model's native size; best: also inputs of 1 and 16/7"
     )
 
     def specs(self, side: int) -> tuple[AnySpec, ...]:
@@ -66,7 +66,7 @@ class AutoConfig(Config):
         return tuple(local_spec(side, scale, window=3, stride=1, clean=False) for scale in scales)
 
 
-@register("auto", "recommended, the default: finds every label in a few forward passes")
+@register("auto", "recommended, the default: looks at parts of the image, in a few forward passes")
 class Auto(Method):
     """Every window of the feature map says what it shows; the sure ones count, and captions are heard. Ours, no paper.
 

@@ -88,7 +88,7 @@ def create_method(
     text = backbone.encode_labels(labels, template, descriptions=descriptions)
     needed, labelled = cls.needs_captions(config), None
     if needed and captions is False:
-        raise ConfigError(f"{cls.name} needs captions: use the built-in captions, or pass a caption base")
+        raise ConfigError(f"{cls.name} needs captions: use the included captions, or pass a caption base")
     if isinstance(captions, LabelledCaptions):
         labelled = captions
     elif captions is not False and (needed or words):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from mltta.errors import WeightsError
 from mltta.storage import checksums
 from mltta.storage.reading import SETTINGS, parse_json, read_bytes, shorten, shown
+from mltta.storage.rules import Rule, either, flag, list_of, matches, number, whole
 
 CONFIG = "open_clip_config.json"
 #: in order of preference
@@ -25,50 +26,25 @@ WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors",
 SUMS = "checksums.json"
 
 _NAME = r"[A-Za-z0-9][\w.-]*"
-_Rule = Callable[[Any], bool]
 
 
-def _whole(most: int, least: int = 0) -> _Rule:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _matches(pattern: str, longest: int) -> _Rule:
-    fits = re.compile(pattern).fullmatch
-    return lambda value: isinstance(value, str) and fits(value) is not None and len(value) < longest
-
-
-def _list_of(rule: _Rule, *lengths: int) -> _Rule:
-    return lambda value: isinstance(value, list) and len(value) in lengths and all(map(rule, value))
-
-
-def _either(one: _Rule, other: _Rule) -> _Rule:
-    return lambda value: one(value) or other(value)
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _rules(names: Mapping[_Rule, str], **more: Any) -> dict[str, Any]:
+def _rules(names: Mapping[Rule, str], **more: Any) -> dict[str, Any]:
     """Allowed values of each setting: names by rule, and nested tables."""
     return {name: rule for rule, some in names.items() for name in some.split()} | more
 
 
 # a plain name only: "hf-hub:" and "local-dir:" would fetch or read something else
-_word, _repository = _matches(f"({_NAME})?", 100), _matches(f"{_NAME}(/{_NAME})?", 200)
-_width, _several = _whole(1 << 14, 1), _list_of(_number, *range(5))
-_side = _either(_whole(4096, 1), _list_of(_whole(4096, 1), 2))
+_word, _repository = matches(f"({_NAME})?", 100), matches(f"{_NAME}(/{_NAME})?", 200)
+_number = number(1e6)
+_width, _several = whole(1 << 14, 1), list_of(_number, 4)
+_side = either(whole(4096, 1), list_of(whole(4096, 1), 2, 2))
 _TRANSFORMER = _rules(
     {
         _width: "width",
-        (lambda value: _number(value) and 0 < value <= 64): "mlp_ratio",
+        number(64, 1e-6): "mlp_ratio",
         _number: "ls_init_value",
         _word: "pool_type block_type",
-        _flag: "final_ln_after_pool output_tokens qk_norm scaled_cosine_attn scale_heads scale_attn_inner "
+        flag: "final_ln_after_pool output_tokens qk_norm scaled_cosine_attn scale_heads scale_attn_inner "
         "scale_attn scale_fc",
     },
     act_kwargs={"approximate": _word},
@@ -76,39 +52,39 @@ _TRANSFORMER = _rules(
 )
 _VISION = _TRANSFORMER | _rules(
     {
-        _either(_whole(256), _list_of(_whole(256, 1), 4)): "layers",
+        either(whole(256), list_of(whole(256, 1), 4, 4)): "layers",
         _width: "head_width attn_pooler_queries",
-        _whole(1024, 1): "patch_size",
+        whole(1024, 1): "patch_size",
         _side: "image_size",
         _number: "patch_dropout timm_drop timm_drop_path",
-        _either(_flag, _word): "attentional_pool",
-        _whole(1 << 10, 1): "attn_pooler_heads",
-        _flag: "no_ln_pre timm_model_pretrained timm_proj_bias",  # pretrained is accepted but ignored
+        either(flag, _word): "attentional_pool",
+        whole(1 << 10, 1): "attn_pooler_heads",
+        flag: "no_ln_pre timm_model_pretrained timm_proj_bias",  # pretrained is accepted but ignored
         _word: "pos_embed_type timm_model_name timm_pool timm_proj",
     }
 )
 _TEXT = _TRANSFORMER | _rules(
     {
-        _whole(4096, 1): "context_length",
-        _whole(1 << 21, 1): "vocab_size",
-        _whole(1 << 10, 1): "heads",
-        _whole(256): "layers",
-        _flag: "embed_cls no_causal_mask proj_bias",
-        _whole(1 << 21): "pad_id eos_id",
+        whole(4096, 1): "context_length",
+        whole(1 << 21, 1): "vocab_size",
+        whole(1 << 10, 1): "heads",
+        whole(256): "layers",
+        flag: "embed_cls no_causal_mask proj_bias",
+        whole(1 << 21): "pad_id eos_id",
         _word: "proj_type tokenizer_mode",
         _repository: "hf_tokenizer_name",
     },
-    tokenizer_kwargs={"clean": _word, "strip_sep_token": _flag, "context_length": _whole(4096, 1)},
+    tokenizer_kwargs={"clean": _word, "strip_sep_token": flag, "context_length": whole(4096, 1)},
 )
-_MULTIMODAL = _TEXT | _rules({_width: "dim_head n_queries", _whole(1 << 10, 1): "attn_pooler_heads"})
+_MULTIMODAL = _TEXT | _rules({_width: "dim_head n_queries", whole(1 << 10, 1): "attn_pooler_heads"})
 _MODEL = _rules({_width: "embed_dim", _number: "init_logit_scale init_logit_bias"})
-_MODEL |= _rules({_flag: "quick_gelu custom_text nonscalar_logit_scale output_dict"})
+_MODEL |= _rules({flag: "quick_gelu custom_text nonscalar_logit_scale output_dict"})
 _MODEL |= {"vision_cfg": _VISION, "text_cfg": _TEXT, "multimodal_cfg": _MULTIMODAL}
 _PREPROCESS = _rules({_side: "size", _word: "mode interpolation resize_mode", _several: "mean std"})
-_PREPROCESS["fill_color"] = _either(_whole(255), _several)
+_PREPROCESS["fill_color"] = either(whole(255), _several)
 #: allowed by the caller only: another model, or a tokenizer's Python code
 _REMOTE = _rules(
-    {_repository: "hf_model_name", _flag: "hf_model_pretrained", _word: "hf_proj_type hf_pooler_type"}
+    {_repository: "hf_model_name", flag: "hf_model_pretrained", _word: "hf_proj_type hf_pooler_type"}
 )
 
 
@@ -205,13 +181,17 @@ def find_weights(folder: Path) -> Path:
     others = named or sorted(folder.glob("*.safetensors"))
     if others:
         return others[0]
-    pickled = sorted(file.name for kind in ("bin", "pt", "pth") for file in folder.glob(f"*.{kind}"))
-    if pickled:
+    for name in pickled(folder):
         raise WeightsError(
             f"{folder} contains no safetensors, only pickled weights, which are not opened by default. If you trust "
-            f"their source, name the file: --model {folder} --weights {folder / pickled[0]}"
+            f"their source, name the file: --model {folder} --weights {folder / name}"
         )
     raise WeightsError(f"{folder} contains no weights (expected open_clip_model.safetensors)")
+
+
+def pickled(folder: Path) -> list[str]:
+    """The names of pickled weights in a folder."""
+    return sorted(file.name for kind in ("bin", "pt", "pth") for file in folder.glob(f"*.{kind}"))
 
 
 def build(config: FolderConfig, weights: Path, numbers: int | None) -> Any:

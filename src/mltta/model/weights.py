@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 from torch import nn
@@ -20,7 +21,7 @@ from mltta.model.state_dict import infer_config, read_state_dict
 from mltta.storage import hub
 from mltta.storage.folders import MINI
 from mltta.storage.hub import cache_only_if_cut_off
-from mltta.storage.tensors import reason
+from mltta.storage.tensors import checked_archive, reason
 
 #: allowed range of the logit scale; CLIP's ends at 100, SigLIP's at about 120
 LOGIT_SCALES = (0.1, 999.0)
@@ -126,7 +127,11 @@ def _from_folder(
     import open_clip
 
     if not (folder / folder_.CONFIG).is_file():
-        raise WeightsError(f"{folder} is not a model folder: open_clip_config.json is missing")
+        named = "".join(folder_.pickled(folder)[:1])
+        also = (
+            f"; to read pickled weights, give an architecture and --weights {folder / named}" if named else ""
+        )
+        raise WeightsError(f"{folder} is not a model folder: open_clip_config.json is missing{also}")
     try:
         folder_.check_sums(folder)
         config = folder_.read_config(folder / folder_.CONFIG, allow_remote_code)
@@ -134,6 +139,8 @@ def _from_folder(
             weights = folder_.find_weights(folder)
         elif not weights.is_file():
             raise WeightsError(f"no such weights file: {weights}")
+        elif is_zipfile(weights):
+            checked_archive(weights)
         elsewhere = config.tokenizer_name if config.tokenizer_name != repository and repository else None
         with _quiet():
             model = folder_.build(config, weights, count_numbers(weights))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mltta.errors import ConfigError
+from mltta.storage.reading import escaped, no_formula
 
 #: "image"; "error", or "present", "labels" and, if there are none, a "note"; for a gallery "thumbnail" and "where"
 Record = dict[str, Any]
@@ -27,7 +28,7 @@ SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl
 SUFFIXES |= {".pq": "parquet", ".html": "html", ".htm": "html", ".txt": "table"}
 NONE_SHOWN = "No label scored high enough"
 #: formats that can have one row per image
-WIDE = {"csv", "parquet"}
+WIDE = {"csv", "csv-raw", "parquet"}
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def refuse_wide(formats: Iterable[str]) -> None:
 
 def text_format(format: str, wide: bool = False) -> TextFormat | None:
     """Return how to write a format image by image; None if it cannot be."""
-    if format == "csv":
-        return csv_lines(wide)
+    if format in ("csv", "csv-raw"):
+        return csv_lines(wide, raw=format == "csv-raw")
     if format == "json":  # one indented list
         return TextFormat(partial(_json, indent=1), head="[", between=",", tail="\n]\n")
     if format == "jsonl":
@@ -96,12 +97,13 @@ def text_format(format: str, wide: bool = False) -> TextFormat | None:
     return table_lines() if format == "table" else None
 
 
-def csv_lines(wide: bool = False, end: str = "\r\n") -> TextFormat:
-    """One row per label, or one row per image; a terminal converts "\\n" to the line ends of the system."""
+def csv_lines(wide: bool = False, end: str = "\r\n", raw: bool = False) -> TextFormat:
+    """Rows per label or per image; a terminal converts "\\n" to line ends. ``raw`` keeps what would be formulas."""
+    cell = partial(_cell, raw=raw)
 
     def text(rows: Iterable[Iterable[Any]]) -> str:
         held = io.StringIO(newline="")
-        csv.writer(held, lineterminator=end).writerows(map(_cell, row) for row in rows)
+        csv.writer(held, lineterminator=end).writerows(map(cell, row) for row in rows)
         return printable(held.getvalue())
 
     return TextFormat(lambda record: text(table_rows(record, wide)), text([COLUMNS[wide]]))
@@ -120,9 +122,11 @@ def table_rows(record: Record, wide: bool) -> list[tuple[Any, ...]]:
     return rows or [(image, None, None, None, None)]
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, raw: bool = False) -> str:
     if isinstance(value, list):
-        return "; ".join(map(_cell, value))
+        return "; ".join(_cell(one, raw) for one in value)
+    if isinstance(value, str):
+        return value if raw else no_formula(value)
     if isinstance(value, bool):
         return str(int(value))
     return "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
@@ -148,14 +152,15 @@ def table_lines(bar: str = "█", width: int = 100, styled: bool = False) -> Tex
         page = io.StringIO()
         marks: Any = "standard" if styled else None
         console = Console(file=page, highlight=False, width=width, force_terminal=styled, color_system=marks)
-        console.print(printable(record["image"]), style="bold", markup=False, soft_wrap=True)
+        console.print(escaped(record["image"]), style="bold", markup=False, soft_wrap=True)
         if not record["labels"]:
-            console.print("  " + record.get("note", NONE_SHOWN), style="dim", markup=False, soft_wrap=True)
+            note = "  " + escaped(record.get("note", NONE_SHOWN))
+            console.print(note, style="dim", markup=False, soft_wrap=True)
             return page.getvalue()
         table = Table(box=None, show_header=False, padding=(0, 1))
         for item in record["labels"]:
             length = bar * round(20 * item["score"])
-            table.add_row(f"{item['score']:.2f}", length, escape(printable(item["label"])), style="bold")
+            table.add_row(f"{item['score']:.2f}", length, escape(escaped(item["label"])), style="bold")
         console.print(table)
         return page.getvalue()
 

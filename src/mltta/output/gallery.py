@@ -22,6 +22,7 @@ from mltta.errors import MlttaError
 from mltta.images.decode import load_image
 from mltta.output.formats import NONE_SHOWN, Page, Record, printable
 from mltta.output.picture import levels
+from mltta.storage.atomic import refuse_links
 
 _ASSETS = Path(__file__).parents[1] / "assets" / "gallery"
 #: longer side of a thumbnail; number of thumbnails per chunk of the page
@@ -97,6 +98,7 @@ def _thumbnail_of(record: Record) -> str:
 def _put(folder: Path, number: int, thumb: str) -> str:
     """Write a thumbnail to the folder and return its URL relative to the page."""
     file = folder / f"{number // 1000:03}" / f"{number:06}.webp"
+    refuse_links(file, folder.parent)
     content = base64.b64decode(thumb)
     if not (file.is_file() and file.read_bytes() == content):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -17,16 +17,29 @@ from typing import Any
 from mltta.errors import MlttaError
 from mltta.output.formats import Page, Record
 from mltta.output.parquet import open_pyarrow, write_parquet
+from mltta.output.records import are_settings, is_record
 from mltta.output.tags_file import refuse_others
 from mltta.output.tags_journal import OTHERWISE
-from mltta.storage.checksums import of_bytes, sealed, unsealed
+from mltta.storage.checksums import CHECKSUM, of_bytes, sealed, unsealed
 from mltta.storage.folders import Folder, is_remote
+from mltta.storage.reading import reading
+from mltta.storage.rules import list_of, matches, number, table, text, whole
 
 FORMAT, MANIFEST = "mltta-partitions-2", "_manifest.json"
 #: format of version 0.2.0: readable but not resumable, as its rule for which labels are present differs
 OLD = "mltta-partitions-1"
 #: minimum seconds between writes of the manifest, which is the work that a killed driver can lose
 OFTEN = 2.0
+
+
+_PART = table(
+    {"shard": whole(10**7), "crc32": matches("[0-9a-f]{8}", 9), "seconds": number(1e12, 0)}
+    | dict.fromkeys(("size", "images", "failed", "threads"), whole(1 << 40))
+)
+_MANIFEST = table(
+    {"format": text(40), "shards": whole(10**7), "settings": are_settings, "parts": list_of(_PART, 10**7)}
+    | {CHECKSUM: text(8)}
+)
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,10 @@ class Partitions:
         if held is None:
             said = f"{self.folder}/{MANIFEST} is damaged, so its parts cannot be verified; {OTHERWISE}"
             raise MlttaError(said)
+        if not _MANIFEST(held):
+            raise MlttaError(
+                f"{self.folder}/{MANIFEST} is intact, but not from `mltta tag --ray`; {OTHERWISE}"
+            )
         self.settings, self.count, self._old = held["settings"], held["shards"], held["format"] == OLD
         self.parts = {one["shard"]: Part(**one) for one in held["parts"]}
 
@@ -122,13 +139,23 @@ class Partitions:
             if (content := whole_part(self.folder, part)) is None:
                 said = "is missing or damaged; rerun the command that created it to restore only this part"
                 raise MlttaError(f"{self.folder}/{part.name} {said}")
-            for row in parquet.read_table(io.BytesIO(content)).to_pylist():
-                if row["error"] is not None:
-                    yield {"image": row["image"], "error": row["error"]}
-                    continue
-                shown = zip(row["labels"], row["scores"], strict=True)
-                labels = [{"label": label, "score": score} for label, score in shown]
-                yield {"image": row["image"], "present": row["labels"], "labels": labels}
+            with reading(f"{self.folder}/{part.name}", MlttaError, OTHERWISE):
+                file = parquet.ParquetFile(io.BytesIO(content))
+                if file.metadata.num_rows != part.images:
+                    raise ValueError("another number of rows")
+                for batch in file.iter_batches(256, columns=["image", "labels", "scores", "error"]):
+                    yield from map(_record, batch.to_pylist())
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    record = {"image": row["image"], "error": row["error"]}
+    if row["error"] is None:
+        shown = zip(row["labels"], row["scores"], strict=True)
+        labels = [{"label": label, "score": score} for label, score in shown]
+        record = {"image": row["image"], "present": row["labels"], "labels": labels}
+    if not is_record(record, None):
+        raise ValueError("not the record of an image")
+    return record
 
 
 def whole_part(folder: Folder, part: Part) -> bytes | None:

@@ -36,9 +36,11 @@ class Screen:
         if self.paths:
             self._file = self.paths[0].open("w", encoding="utf-8", newline="", errors="backslashreplace")
         if self.format == "table":
+            self._file = getattr(self._file, "styled", self._file)  # its parts are escaped
             self._text = _table_for(self._file)
-        elif self.format == "csv":
-            self._text = csv_lines(self._wide, end="\r\n" if self.paths else "\n")
+        elif self.format.startswith("csv"):
+            raw = self.format == "csv-raw"
+            self._text = csv_lines(self._wide, end="\r\n" if self.paths else "\n", raw=raw)
         return self
 
     def begin(self, settings: Mapping[str, Any], labels: Sequence[str]) -> None:

@@ -17,17 +17,17 @@ from mltta.storage import atomic
 
 LABEL = "{label}"
 #: device names reserved by Windows
-_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?$", re.IGNORECASE)
+_DEVICES = re.compile(r"(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[\d¹²³])\s*(\..*)?$", re.IGNORECASE)
 
 
-def safe_name(label: str) -> str:
+def safe_name(label: str, most: int = 120) -> str:
     """Return a folder name for a label that is valid on every system.
 
     >>> [safe_name(label) for label in ("traffic light", "salt/pepper", "..", "Aux", "what?")]
     ['traffic light', 'salt_pepper', '_', '_Aux', 'what_']
     """
-    name = re.sub(r'[<>:"/\\|?*\x00-\x1f]', "_", label).strip().rstrip(". ")
-    name = name.encode("utf-8", "replace")[:120].decode("utf-8", "ignore")
+    name = re.sub(r'[<>:"/\\|?*\x00-\x1f\x7f-\x9f]', "_", label).strip().rstrip(". ")
+    name = name.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
     return f"_{name}" if not name or _DEVICES.match(name) else name
 
 
@@ -73,6 +73,7 @@ class Sorting:
 
     def _put(self, photo: Path, target: Path) -> None:
         with atomic.writing(target):
+            atomic.refuse_links(target, self.home)
             target.parent.mkdir(parents=True, exist_ok=True)
             if not self.link:
                 with atomic.replacing(target, durable=False) as part:

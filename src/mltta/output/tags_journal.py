@@ -16,8 +16,10 @@ from typing import Any
 
 from mltta.errors import MlttaError
 from mltta.output.formats import Record
+from mltta.output.records import are_settings, is_record, is_seal, is_stamp
 from mltta.storage import atomic
 from mltta.storage.journal import line_content, read_lines, sealed_line
+from mltta.storage.reading import shorten
 
 FORMAT = "mltta-tags-2"
 OTHERWISE = "choose another -o, or use --overwrite to start over"
@@ -63,8 +65,10 @@ class TagsJournal:
         self.close()
         self.kept, self.seals = {}, {}
         self.settings = json.loads(json.dumps(settings))
-        atomic.write(self.path, line := sealed_line({"format": FORMAT, "settings": self.settings}))
-        self._file, self._end = FileIO(self.path, "r+"), len(line)
+        atomic.write(
+            self.path, line := sealed_line({"format": FORMAT, "settings": self.settings}), follow=False
+        )
+        self._file, self._end = FileIO(self.path, "r+", opener=atomic.not_followed), len(line)
 
     def add(self, record: Record, stamp: list[int] | None) -> None:
         """Append an image's record, which replaces an earlier one."""
@@ -118,24 +122,33 @@ class TagsJournal:
         return place, len(line)
 
     def _read(self) -> None:
-        place = 0
+        place, labels = 0, None
         with self.path.open("rb") as file:
-            for line in read_lines(file):
+            for number, line in enumerate(read_lines(file), start=1):
                 held = line.held or {}
-                if not place:
+                if number == 1:
                     if "format" not in held or "settings" not in held:
                         return  # not a journal, or truncated at once: nothing is done
-                    self.settings = held["settings"]
+                    if not are_settings(held["settings"]):
+                        raise self._wrong(number)
+                    self.settings = settings = held["settings"]
                     if held["format"] != FORMAT:
-                        version = self.settings.get("mltta", "another version")
-                        said = f"{version}, which this version cannot resume; {OTHERWISE}"
+                        version = settings.get("mltta", "another version")
+                        said = f"{shorten(version, 60)}, which this version cannot resume; {OTHERWISE}"
                         raise MlttaError(f"{self.path} is the journal of mltta {said}")
-                elif "image" in held:
-                    self.kept[held["image"]] = KeptRecord(place, line.size, held["stamp"], "error" in held)
-                elif "written" in held:
+                    labels = frozenset(settings["labels"]) if "labels" in settings else None
+                elif is_seal(held):
                     seal = Seal(held["written"], int(held["of"], 16), held["as"], place + line.size)
                     self.seals.setdefault(held["file"], []).append(seal)
+                elif line.held is not None:
+                    stamp = held.pop("stamp", ...)
+                    if not (is_stamp(stamp) and is_record(held, labels)):
+                        raise self._wrong(number)
+                    self.kept[held["image"]] = KeptRecord(place, line.size, stamp, "error" in held)
                 if not line.cut_off:
                     place += line.size
-        self._file, self._end = FileIO(self.path, "r+"), place
+        self._file, self._end = FileIO(self.path, "r+", opener=atomic.not_followed), place
         self._file.truncate(place)  # remove a truncated line
+
+    def _wrong(self, number: int) -> MlttaError:
+        return MlttaError(f"{self.path}, line {number}: is intact, but not from `mltta tag`; {OTHERWISE}")

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from mltta.output.formats import text_format
-from mltta.output.keywords.xmp import Packet
+from mltta.output.keywords.write import new_sidecar
+from mltta.output.sorting import safe_name
 from mltta.serve.engine import Answered
 from mltta.serve.schema import Caption, ExportCall, Heat, ImageOut, Label, TagCall
+from mltta.storage.reading import unwritable
 from mltta.tagger import Tags
 
 
@@ -24,6 +26,7 @@ def image_answer(found: Answered, asked: TagCall) -> ImageOut:
         return ImageOut(image=tags.image, error=tags.error)
     labels = [Label(**item) for item in (tags if asked.all else tags.shown)]
     answer = ImageOut(image=tags.image, present=tags.present, labels=labels, ms=round(found.ms, 1))
+    answer.keywords = tags.keywords
     answer.note = tags.note
     if asked.where:
         answer.where = {label: _heat(grid) for label, grid in tags.where.items()}
@@ -64,17 +67,17 @@ def _sidecars(entries: Sequence[ImageOut]) -> bytes:
     taken: set[str] = set()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for entry in entries:
-            if entry.error is None and entry.present:
-                packet = Packet(None, entry.image)
-                packet.set([_clean(label) for label in entry.present])
-                archive.writestr(_path(entry.image, taken), packet.sidecar())
+            if keywords := [
+                _clean(word) for word in (entry.present if entry.keywords is None else entry.keywords) or ()
+            ]:
+                archive.writestr(_path(entry.image, taken), new_sidecar(keywords))
     return content.getvalue()
 
 
 def _path(image: str, taken: set[str]) -> str:
     """A path inside the archive that cannot escape it, whatever the photo's name."""
-    parts = [_clean(part) for part in PurePosixPath(image.replace("\\", "/")).parts]
-    path = "/".join(part.replace(":", "_") for part in parts if part.strip("./ ")) or "photo"
+    parts = (_clean(part) for part in PurePosixPath(image.replace("\\", "/")).parts)
+    path = "/".join(safe_name(part, 240) for part in parts if part.strip("./ ")) or "photo"
     number, found = 2, f"{path}.xmp"
     while found in taken:
         found, number = f"{path}-{number}.xmp", number + 1
@@ -84,6 +87,4 @@ def _path(image: str, taken: set[str]) -> str:
 
 def _clean(text: str) -> str:
     """Text without characters that are invalid in XML or file names."""
-    return "".join(
-        "_" if ord(c) < 32 or 0xD800 <= ord(c) < 0xE000 or ord(c) in (0xFFFE, 0xFFFF) else c for c in text
-    )
+    return "".join("_" if unwritable(c) else c for c in text)

@@ -17,11 +17,12 @@ from starlette.exceptions import HTTPException
 from mltta import __version__
 from mltta.decision import Decision
 from mltta.errors import MlttaError
+from mltta.labels.languages import LANGUAGES, in_language
 from mltta.methods import Method
 from mltta.serve.answers import export, image_answer
-from mltta.serve.calls import Refused, checked, media_type, read_call, sources_of
+from mltta.serve.calls import Refused, apart, media_type, read_call, read_export, sources_of
 from mltta.serve.engine import Answered, Engine, Job
-from mltta.serve.guard import Metrics, refusal
+from mltta.serve.guard import LEFT, Metrics, full, refusal
 from mltta.serve.offer import Offer, allowed_settings
 from mltta.serve.schema import SCHEMAS, ErrorOut, ExportCall, TagAnswer, TagCall, body
 from mltta.session.prepare import Photo
@@ -53,6 +54,7 @@ _CALL = _errors(*(code for code in _SAYS if code != 404))
 def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool = False) -> FastAPI:
     """Create the application, without the guard in front of it."""
     limits = offer.limits
+    fetching: set[Request] = set()  # requests whose URLs are being fetched
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -82,19 +84,33 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         asked, sent = await read_call(request, limits)
         start = time.perf_counter()
         choice = offer.choice(**asked.model_dump(include=offer.CHOICE))
-        sources = await sources_of(sent, limits, allow_urls=allow_urls)
-        picky = asked.threshold is not None or asked.top_k is not None
-        decision = Decision(asked.threshold, asked.top_k) if picky else None
+        fetches = allow_urls and any(image.url is not None for image in asked.images)
+        if fetches and len(fetching) >= max(1, limits.calls // 2):  # the rest is for callers that send images
+            raise full()
+        fetching.update([request] if fetches else [])
+        try:
+            sources = await sources_of(sent, limits, request.scope["mltta.body"].take, allow_urls=allow_urls)
+        finally:
+            fetching.discard(request)
+        given = asked.model_dump(include={"threshold", "top_k", "keywords_from"}, exclude_none=True)
+        decision = Decision(**given) if given else None
         photos = [
             Photo(place, name, source, decision=decision)
             for place, ((name, _), source) in enumerate(zip(sent, sources, strict=True))
         ]
-        entries = [image_answer(one, asked) for one in await answered(engine.submit(choice, photos), request)]
+        job = engine.submit(choice, photos)
+        entries = [image_answer(one, asked) for one in await answered(job, request)]
         for entry in entries:
             metrics.images.labels("tagged" if entry.error is None else "failed").inc()
         count, seconds = len(choice.labels), round(time.perf_counter() - start, 4)
+        notes = job.tagger.notes if job.tagger else []
         return TagAnswer(
-            model=choice.model, method=choice.method, labels=count, images=entries, seconds=seconds
+            model=choice.model,
+            method=choice.method,
+            labels=count,
+            images=entries,
+            notes=notes,
+            seconds=seconds,
         )
 
     async def answered(job: Job, request: Request) -> list[Answered]:
@@ -107,7 +123,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
             if answer.done():
                 return answer.result()
             if left.done():
-                raise Refused(400, "the client has disconnected")
+                raise Refused(LEFT, "the client has disconnected")
             raise Refused(504, f"timeout after {limits.seconds} seconds; send fewer images per request")
         except asyncio.CancelledError:
             raise Refused(503, "the server is shutting down; try again", {"retry-after": "2"}) from None
@@ -120,8 +136,8 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
         """Export entries of results as CSV, as JSON, or as XMP sidecars in a zip."""
         if media_type(request) != "application/json":
             raise Refused(415, "unsupported media type: send application/json")
-        asked: ExportCall = checked(ExportCall, await request.body())
-        content, kind, name = await asyncio.to_thread(export, asked)
+        (asked,) = await apart(read_export, (await request.body(),))
+        ((content, kind, name),) = await apart(export, (asked,))
         return Response(content, 200, {"content-disposition": f'attachment; filename="{name}"'}, kind)
 
     @app.get("/v1/models", summary="Models")
@@ -153,6 +169,7 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
     async def labels() -> dict[str, Any]:
         return {
             "default": offer.default_labels,
+            "languages": {"en": "English", **LANGUAGES},
             "sets": [{"name": name, "count": len(own)} for name, own in offer.sets.items()],
             "limits": asdict(limits),
             "urls": allow_urls,
@@ -161,10 +178,11 @@ def make_app(offer: Offer, engine: Engine, metrics: Metrics, *, allow_urls: bool
     @app.get(
         "/v1/labels/{name}", responses=_errors(404), summary="List the labels of a set, and their synonyms"
     )
-    async def label_set(name: str) -> dict[str, Any]:
+    async def label_set(name: str, language: str | None = None) -> dict[str, Any]:
         if name not in offer.sets:
             raise Refused(404, f"unknown label set {name[:80]!r}; available: {', '.join(offer.sets)}")
-        synonyms = dict(zip(offer.sets[name].names, offer.sets[name].synonyms, strict=True))
+        own = in_language(offer.sets[name], language)
+        synonyms = dict(zip(own.display, own.synonyms, strict=True))
         return {"name": name, "labels": list(synonyms), "synonyms": synonyms}
 
     @app.get("/health", summary="Liveness check")

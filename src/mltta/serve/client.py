@@ -57,6 +57,8 @@ class Client:
         settings: Mapping[str, Any] | None = None,
         top_k: int | None = None,
         threshold: float | None = None,
+        keywords_from: float | None = None,
+        language: str | None = None,
         all: bool = False,
         where: bool = False,
         captions: bool = False,
@@ -69,6 +71,8 @@ class Client:
             "settings": json.dumps(dict(settings)) if settings else None,
             "top_k": top_k,
             "threshold": threshold,
+            "keywords_from": keywords_from,
+            "language": language,
             **{name: "true" for name, on in (("all", all), ("where", where), ("captions", captions)) if on},
         }
         data = {name: str(value) for name, value in given.items() if value is not None}

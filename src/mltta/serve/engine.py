@@ -46,7 +46,7 @@ class Taggers:
             found = self._kept.pop(choice, None)
             if found is None or (found.done() and (found.cancelled() or found.exception())):
                 model, settings = self._models[choice.model], dict(choice.settings)
-                settings |= {"where": choice.where, "explain": choice.captions}
+                settings |= {"where": choice.where, "explain": choice.captions, "language": choice.language}
                 found = self._maker.submit(Tagger, model, choice.labels, choice.method, **settings)
             self._kept[choice] = found
             while len(self._kept) > self._most:

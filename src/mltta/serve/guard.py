@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import threading
 import time
 from collections.abc import Iterable
 
@@ -29,6 +30,8 @@ HEADERS = {
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 #: bytes of a refused request that are still read, so that the client receives the response
 _HEARD_OUT = 8 << 20
+#: status in logs and metrics of a request whose client left before the response
+LEFT = 499
 _SECONDS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120)
 
 
@@ -72,7 +75,8 @@ class Guard:
         self.app, self.limits, self.metrics = app, limits, metrics
         self._token = None if token is None else token.encode()
         self._hosts = None if hosts is None else {host.lower() for host in hosts}
-        self._calls = self._bytes = 0
+        self._calls = self.bytes = 0
+        self.counting = threading.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -106,7 +110,9 @@ class Guard:
             self.metrics.calls.labels(route, status).inc()
             self.metrics.seconds.labels(route).observe(seconds)
             # log neither the query, which may contain anything, nor headers, which may contain the token
-            log.info("%s %s %d %.0f ms", scope["method"], _printable(scope["path"]), status, 1000 * seconds)
+            log.info(
+                "%s %s %d %.0f ms", scope["method"], ascii(scope["path"][:200])[1:-1], status, 1000 * seconds
+            )
 
     def _check(self, path: str, headers: Headers, heavy: bool) -> None:
         host = headers.get("host", "").lower()
@@ -114,7 +120,7 @@ class Guard:
         if self._hosts is not None and name not in self._hosts:
             raise Refused(403, "host name not allowed; add it with --allow-host")
         # links from other sites may open the page, but other sites may not send requests
-        if path != "/" and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        if path != "/" and _is_cross_site(headers, host):
             raise Refused(403, "cross-site request refused; open the page directly")
         if self._token is not None and (path.startswith("/v1/") or path in ("/metrics", "/openapi.json")):
             kind, _, given = headers.get("authorization", "").partition(" ")
@@ -125,16 +131,7 @@ class Guard:
         if length.isdecimal() and int(length) > self.limits.body_bytes:
             raise self.large()
         if heavy and self._calls > self.limits.calls:
-            raise self.full()
-
-    def hold(self, count: int) -> None:
-        """Count bytes in memory; negative for released ones."""
-        self._bytes += count
-        if count > 0 and self._bytes > self.limits.bytes_in_flight:
-            raise self.full()
-
-    def full(self) -> Refused:
-        return Refused(429, "the server is busy; try again later", {"retry-after": "1"})
+            raise full()
 
     def large(self) -> Refused:
         return Refused(413, f"the request is larger than {self.limits.body_bytes:,} bytes; send fewer images")
@@ -158,14 +155,23 @@ class Body:
         except asyncio.TimeoutError:
             seconds = self._guard.limits.body_seconds
             raise Refused(408, f"the request body took longer than {seconds} seconds") from None
-        count = len(message.get("body", b""))
         self.done = not message.get("more_body", False)  # also true after a disconnect
-        if not self.refused:
+        if message["type"] == "http.disconnect":
+            raise Refused(LEFT, "the client has disconnected")
+        self.take(len(message.get("body", b"")))
+        return message
+
+    def take(self, count: int) -> None:
+        """Count bytes that are kept for this request: received, or fetched in any of its threads."""
+        with self._guard.counting:
+            if self.refused:
+                return
             self._taken += count
-            self._guard.hold(count)
+            self._guard.bytes += count
+            if self._guard.bytes > self._guard.limits.bytes_in_flight:
+                raise full()
             if self._taken > self._guard.limits.body_bytes:
                 raise self._guard.large()
-        return message
 
     async def hear_out(self) -> None:
         """Keep reading for a while and discard the data: a client that is still sending would miss the response."""
@@ -178,18 +184,29 @@ class Body:
             heard += len(message.get("body", b""))
 
     def release(self) -> None:
-        self._guard.hold(-self._taken)
-        self._taken = 0
+        """Stop counting: what still arrives is discarded."""
+        with self._guard.counting:
+            self.refused = True
+            self._guard.bytes -= self._taken
+            self._taken = 0
+
+
+def full() -> Refused:
+    """The refusal of a server at capacity."""
+    return Refused(429, "the server is busy; try again later", {"retry-after": "1"})
+
+
+def _is_cross_site(headers: Headers, host: str) -> bool:
+    """Whether another site made a browser send this; older browsers only send the origin."""
+    if (site := headers.get("sec-fetch-site")) is not None:
+        return site not in ("same-origin", "none")
+    origin = headers.get("origin")
+    return origin is not None and origin.partition("://")[2].lower() != host
 
 
 async def refusal(refused: Refused, body: Body) -> JSONResponse:
     """The response to a refused request, sent once the client can read it."""
-    body.refused = True
     body.release()
     await body.hear_out()
     headers = refused.headers if body.done else {**refused.headers, "connection": "close"}
     return JSONResponse({"error": refused.message}, refused.status, headers)
-
-
-def _printable(path: str) -> str:
-    return path[:200].encode("ascii", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")

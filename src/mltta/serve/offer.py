@@ -10,11 +10,16 @@ from typing import Any, ClassVar, get_args, get_type_hints
 
 from mltta.errors import ConfigError, LabelError, NeedsTorch
 from mltta.labels import BUILT_IN, LabelSet
+from mltta.labels.languages import names
+from mltta.labels.sets import MOST_LABELS
 from mltta.methods import Method, list_methods, method_class
 from mltta.model.backbone import Backbone
 
 #: settings that a request may change if the method has them, with limits that keep requests short
 SETTINGS: dict[str, int | None] = {"effort": None, "look": None, "augmix": None, "views": 128, "steps": 8}
+
+#: what no server can allow more of per request
+MOST_IMAGES = 10_000
 
 
 def offered_methods() -> list[str]:
@@ -64,6 +69,8 @@ class Limits:
         for field in dataclasses.fields(self):
             if getattr(self, field.name) < 1:
                 raise ConfigError(f"--limit {field.name}: must be an integer of at least 1")
+        if self.images > MOST_IMAGES or self.labels > MOST_LABELS:
+            raise ConfigError(f"--limit: at most {MOST_IMAGES:,} images and {MOST_LABELS:,} labels")
 
     @classmethod
     def of(cls, given: list[str]) -> Limits:
@@ -92,13 +99,14 @@ class Choice:
     settings: tuple[tuple[str, Any], ...] = ()
     where: bool = False
     captions: bool = False
+    language: str | None = None
 
 
 class Offer:
     """Resolves the fields of a request to a choice, or raises an error that lists the options. Never opens files."""
 
     #: the fields of a request that determine its choice
-    CHOICE: ClassVar = {"labels", "model", "method", "settings", "where", "captions"}
+    CHOICE: ClassVar = {"labels", "model", "method", "settings", "where", "captions", "language"}
 
     def __init__(
         self,
@@ -133,6 +141,7 @@ class Offer:
         settings: Mapping[str, Any] | None = None,
         where: bool = False,
         captions: bool = False,
+        language: str | None = None,
     ) -> Choice:
         """Validate the fields of a request."""
         model = _known("model", model, list(self.models))
@@ -142,7 +151,9 @@ class Offer:
             raise ConfigError(f"{method} does not support heat maps; use {able or 'another method'}")
         _check_settings(self.methods[method], settings or {})
         chosen = tuple(sorted((settings or {}).items()))
-        return Choice(model, method, self.label_set(labels), chosen, where, captions)
+        if language not in (None, "en"):
+            names(str(language))  # refuse unknown ones
+        return Choice(model, method, self.label_set(labels), chosen, where, captions, language)
 
     def label_set(self, labels: Sequence[str] | str | None) -> LabelSet:
         """The labels of a request: the name of a set, or a list, never a file."""
@@ -151,7 +162,10 @@ class Offer:
         if isinstance(labels, str):
             if labels.strip() in self.sets:
                 return self.sets[labels.strip()]
-            labels = labels.replace("\n", ",").split(",")
+            labels = labels.replace("\n", ",")
+            if labels.count(",") > 10 * self.limits.labels:
+                raise LabelError(f"too many labels; the limit per request is {self.limits.labels:,}")
+            labels = labels.split(",")
         given = [label.strip() for label in labels if label.strip()]
         limits = self.limits
         if len(given) == 1 and given[0].lower().endswith((".txt", ".csv", ".json")):

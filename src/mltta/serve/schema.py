@@ -7,7 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import models_json_schema
 
+from mltta.labels.sets import MOST_LABELS
+from mltta.serve.offer import MOST_IMAGES
+
 _REF = "#/components/schemas/{model}"
+_Names = Annotated[list[str], Field(max_length=MOST_LABELS)]
 _EXAMPLE: Any = {
     "images": [{"name": "kitchen.jpg", "data": "/9j/4AAQSkZJRgABAQ…"}],
     "labels": ["cup", "table", "cat | kitty"],
@@ -35,19 +39,26 @@ class TagCall(Strict):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
 
-    images: Annotated[list[ImageIn], Field(min_length=1)]
+    images: Annotated[list[ImageIn], Field(min_length=1, max_length=MOST_IMAGES)]
     labels: Annotated[
-        list[str] | str | None,
+        _Names | str | None,
         Field(description="A list of labels, with synonyms as in 'cat | kitty', or a label set."),
     ] = None
     model: Annotated[str | None, Field(description="A model of /v1/models.")] = None
     method: Annotated[str | None, Field(description="A method of /v1/methods.")] = None
     settings: Annotated[
-        dict[str, bool | int | float | str], Field(description="Settings of the method (see /v1/methods).")
+        dict[str, bool | int | float | str],
+        Field(max_length=100, description="Settings of the method (see /v1/methods)."),
     ] = Field(default_factory=dict)
     top_k: Annotated[int | None, Field(ge=1, le=10**6, description="Show at most this many labels.")] = None
     threshold: Annotated[
         float | None, Field(ge=0, le=1, description="Show labels that score at least this (default: 0.3).")
+    ] = None
+    keywords_from: Annotated[
+        float | None, Field(ge=0, le=1, description="Minimum score of keywords (default: 0.7).")
+    ] = None
+    language: Annotated[
+        str | None, Field(max_length=20, description="Language of the labels in the response, such as de.")
     ] = None
     all: Annotated[bool, Field(description="Return all labels, best first, not only those shown.")] = False
     where: Annotated[bool, Field(description="Also return a heat map for each label shown.")] = False
@@ -65,6 +76,9 @@ class Label(BaseModel):
 
     label: str
     score: Annotated[float, Field(ge=0, le=1)]
+
+
+_Scores = Annotated[list[Label], Field(max_length=MOST_LABELS)]
 
 
 class Heat(BaseModel):
@@ -88,8 +102,11 @@ class ImageOut(BaseModel):
     image: str
     error: str | None = None
     note: Annotated[str | None, Field(description="Why no label is shown, if none is.")] = None
-    present: Annotated[list[str] | None, Field(description="The labels shown, best first.")] = None
-    labels: Annotated[list[Label] | None, Field(description="The labels shown, or all if requested.")] = None
+    present: Annotated[_Names | None, Field(description="The labels shown, best first.")] = None
+    keywords: Annotated[
+        _Names | None, Field(description="Of the labels shown, the keywords, as paths such as animal|dog.")
+    ] = None
+    labels: Annotated[_Scores | None, Field(description="The labels shown, or all if requested.")] = None
     where: dict[str, Heat] | None = None
     captions: dict[str, list[Caption]] | None = None
     ms: Annotated[float | None, Field(description="Share of the batch's time, in milliseconds.")] = None
@@ -102,6 +119,7 @@ class TagAnswer(BaseModel):
     method: str
     labels: Annotated[int, Field(description="Number of labels to choose from.")]
     images: list[ImageOut]
+    notes: Annotated[list[str], Field(description="What cannot be judged, or was translated.")]
     seconds: Annotated[float, Field(description="Time from the last byte of the request to the response.")]
 
 

@@ -13,7 +13,8 @@ from mltta import __version__
 from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.store import CaptionBase, chosen_captions, default_captions
 from mltta.labels import LabelSet, with_known_words
-from mltta.labels.languages import translated
+from mltta.labels.doubts import doubts
+from mltta.labels.languages import in_english
 from mltta.methods.base import Method
 from mltta.methods.create import create_method, open_teacher
 from mltta.methods.registry import method_class, source_digest
@@ -48,6 +49,16 @@ class Question:
         """
         self.backbone = backbone
         given = LabelSet.of(labels)
+        #: what a user should know about the labels
+        self.notes: list[str] = []
+        if backbone.is_embedded and not given.official:
+            given, said = in_english(given)
+            self.notes += [said] if said else []
+            if not all(text.isascii() for text in given.texts):
+                self.notes.append(
+                    "the embedded model reads only English; labels in other languages get random scores"
+                )
+        self.notes += doubts(given)
         self.labels = given if given.official else with_known_words(given)
         self.template = None if template is None else list(list_templates(template))
         self.descriptions: Mapping[str, Sequence[str]] | None = (
@@ -55,8 +66,8 @@ class Question:
         )
         self._captions = None if captions is None else chosen_captions(captions, backbone)
         self._teacher = teacher
-        if backbone.is_embedded and not given.official:
-            _warn_if_not_english(self.labels)
+        for note in self.notes:
+            log.warning("%s", note)
 
     @cached_property
     def captions(self) -> CaptionBase | Literal[False]:
@@ -118,16 +129,3 @@ class Question:
             "synonyms": [" | ".join(words) for words in self.labels.synonyms],
             "version": __version__,
         }
-
-
-def _warn_if_not_english(labels: LabelSet) -> None:
-    """Warn about labels that do not look English, which is all the embedded model reads."""
-    if (found := translated(labels.texts)) is not None:
-        language, english = found
-        some = ", ".join(f'use "{word}" for "{label}"' for label, word in list(english.items())[:3])
-        more = " …" * (len(english) > 3)
-        log.warning(
-            "these labels look %s, but the embedded model reads only English: %s%s", language, some, more
-        )
-    elif not all(text.isascii() for text in labels.texts):
-        log.warning("the embedded model reads only English; labels in other languages get random scores")

@@ -27,6 +27,7 @@ class Scored:
     branches: NDArray[np.float32] | None = None  # (branches, C)
     scores: NDArray[np.float32] | None = None  # (C,) from 0 to 1
     shown: NDArray[np.bool_] | None = None  # (C,)
+    keywords: NDArray[np.bool_] | None = None  # (C,) of those shown, the ones to write as keywords
     #: milliseconds per photo, without encoding
     ms: float = 0.0
     error: str | None = None
@@ -151,11 +152,11 @@ class Scorer:
         scores = decision.scores(branches[None], votes, self.method.emits)
         if not (np.isfinite(values).all() and np.isfinite(scores).all()):
             return Scored(item.photo, error=f"{item.photo.id}: its scores are not finite numbers")
-        shown = decision.shown(scores)[0]
+        shown, keywords = decision.shown(scores)[0], decision.keywords(scores)[0]
         where = self.method.where(self.stream.encoded([item])) if self.session.where else None
         captions = self._speakers(item, shown) if self.session.explain else {}
         grid = None if where is None else self.engine.to_cpu(where[0])()
-        return Scored(item.photo, branches, scores[0], shown, ms(), where=grid, captions=captions)
+        return Scored(item.photo, branches, scores[0], shown, keywords, ms(), where=grid, captions=captions)
 
     def _speakers(self, item: Features, shown: NDArray[np.bool_]) -> dict[int, list[tuple[str, float]]]:
         """For each label shown, the captions that name it and are most similar to the clean view."""

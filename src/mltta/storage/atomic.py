@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import platform
@@ -23,13 +24,14 @@ _UNFINISHED = re.compile(r"\.part-([0-9a-f]{8})-(\d+)-\d+$")
 _ABANDONED = 24 * 3600.0
 
 
-def write(file: Path, content: bytes, *, durable: bool = True) -> None:
+def write(file: Path, content: bytes, *, durable: bool = True, follow: bool = True) -> None:
     """Replace a file's content atomically; on OSError the old file is unchanged.
 
     Args:
         durable: sync to disk, so that even a power failure leaves the old or the new file.
+        follow: write through a link; otherwise the link is replaced.
     """
-    with replacing(file, durable=durable) as part:
+    with replacing(file, durable=durable, follow=follow) as part:
         part.write_bytes(content)
 
 
@@ -46,15 +48,22 @@ def writing(path: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
+def replacing(file: Path, *, durable: bool = True, follow: bool = True) -> Iterator[Path]:
     """Yield a temporary path, which replaces the file if the block succeeds."""
-    if file.exists() and not file.is_file():  # devices and pipes cannot be replaced
+    linked = file.is_symlink()
+    if (
+        file.exists() and not file.is_file() and (follow or not linked)
+    ):  # devices and pipes cannot be replaced
         yield file
         return
-    file = file.resolve() if file.is_symlink() else file
+    if linked and follow:
+        file = file.resolve()
+        if not file.exists():  # whoever made the link may not mean us to create its target
+            raise FileNotFoundError(errno.ENOENT, "a link to a file that does not exist", str(file))
     for old in _abandoned(file):
         old.unlink(missing_ok=True)
     part = file.with_name(f"{_stem(file)}{_MACHINE}-{os.getpid()}-{next(_number)}")
+    part.open("xb").close()  # ours, and not a link that someone put there
     try:
         yield part
         if durable:
@@ -65,6 +74,20 @@ def replacing(file: Path, *, durable: bool = True) -> Iterator[Path]:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise
+
+
+def refuse_links(target: Path, folder: Path) -> None:
+    """Raise OSError if a path below a folder leads through a link, and so possibly out of it."""
+    for part in (target, *target.parents):
+        if part == folder:
+            return
+        if part.is_symlink():
+            raise OSError(errno.ELOOP, "a link, which may lead to another folder; remove it", str(part))
+
+
+def not_followed(path: str, flags: int) -> int:
+    """An opener that refuses links, for files that are ours alone."""
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def _stem(file: Path) -> str:

@@ -86,7 +86,7 @@ class Folder:
             if self.local is not None:
                 file = self.local / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                return atomic.write(file, content)
+                return atomic.write(file, content, follow=False)
             store, path = open_store(self.address)
             with store.open_output_stream(f"{path}/{name}") as stream:
                 stream.write(content)

@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any
 
+from mltta.errors import MlttaError
 from mltta.storage.reading import UNREADABLE
 
+#: bytes of the longest line that is read
+MOST_LINE = 32 << 20
 _SEAL = re.compile(rb', "crc32": "([0-9a-f]{8})"\}\n$')
 
 
@@ -52,7 +55,10 @@ def read_lines(
     Args:
         beside: reads the bytes in another file that a line's checksum covers; None if they are missing.
     """
-    for line in file:
+    while line := file.readline(MOST_LINE):
+        if len(line) == MOST_LINE:
+            said = f"a line has more than {MOST_LINE:,} bytes, which mltta never writes; remove the file"
+            raise MlttaError(f"{file.name}: {said}")
         held = line_content(line) if line.endswith(b"\n") else None
         more = b"" if beside is None or held is None else beside(held)
         if more is None or not line.endswith(b"\n"):

@@ -41,7 +41,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
 
 def _take(path: Path, what: str) -> IO[bytes]:
     while True:
-        file = path.open("ab+")
+        file = open(path, "ab+", opener=atomic.not_followed)  # noqa: SIM115
         try:
             _claim(file)
         except OSError as error:
@@ -54,7 +54,8 @@ def _take(path: Path, what: str) -> IO[bytes]:
                 who = f"process {owner[1]} on {owner[0]}" if owner else "another process"
                 said = f"{what} is being written by {who}; wait for it, stop it, or choose another output"
                 raise MlttaError(said) from None
-            file = path.open("ab+")  # a disk without locks: rely on the process id
+            # a disk without locks: rely on the process id
+            file = open(path, "ab+", opener=atomic.not_followed)  # noqa: SIM115
         with suppress(OSError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):  # not just removed by its owner
                 file.truncate(0)

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from mltta.errors import MlttaError
 
@@ -37,6 +37,32 @@ def unwritable(text: str) -> str:
     return f"{kind if code > 0x9F else 'a control character'} (U+{code:04X})"
 
 
+def escaped(text: str) -> str:
+    """Show control characters, invalid Unicode and changes of writing direction instead of obeying them."""
+    return _DIRECTING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def no_formula(text: str) -> str:
+    """Return a text that a spreadsheet does not read as a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+class Escaped:
+    """A stream on which texts from files cannot control the terminal; ``styled`` is the stream itself."""
+
+    def __init__(self, stream: TextIO):
+        self.styled = stream
+
+    def write(self, text: str) -> int:
+        return self.styled.write(escaped(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.styled, name)
+
+
+#: first characters of what a spreadsheet reads as a formula
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+_DIRECTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _LAST_TWO = "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
 _UNWRITABLE = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef{_LAST_TWO}]")
 

@@ -20,6 +20,9 @@ from mltta.storage.checksums import CHECKSUM, of_tensors
 
 #: classes that training loops pickle beside the weights; replaced by inert placeholders when read
 _LEFTOVERS = ("torch.optim.", "collections.defaultdict", "builtins.dict", "numpy.")
+_SCRIPT = re.compile(r"/code/|^([^/]*/)?(constants|version)\.pkl$")
+#: bytes at the end of a zip archive that describe it, and bytes of the list of its parts
+_TAIL, _MOST_LISTED = 1 << 17, 1 << 24
 
 
 class _Husk:
@@ -55,15 +58,15 @@ def read_file(path: Path, allow_torchscript: bool = False) -> tuple[Any, bool]:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
-            return load_file(path), False
-        if zipfile.is_zipfile(path) and _is_torchscript(path):
+            return _plain(load_file(path), path), False
+        if zipfile.is_zipfile(path) and any(map(_SCRIPT.search, checked_archive(path))):
             if not allow_torchscript:
                 kind = "a TorchScript archive (OpenAI's original format), which may execute code"
                 todo = "If you trust its source, pass --allow-torchscript."
                 raise WeightsError(f"{path} is {kind}. {todo}")
             return torch.jit.load(path, map_location="cpu").state_dict(), True  # type: ignore[no-untyped-call]
         with _husks(path):
-            return torch.load(path, map_location="cpu", weights_only=True), False
+            return _plain(torch.load(path, map_location="cpu", weights_only=True), path), False
     except WeightsError:
         raise
     except pickle.UnpicklingError as error:
@@ -90,6 +93,41 @@ def _husks(path: Path) -> AbstractContextManager[Any]:
     return torch.serialization.safe_globals([((lambda *_: {}) if n in dicts else _Husk, n) for n in known])
 
 
-def _is_torchscript(path: Path) -> bool:
+def checked_archive(path: Path) -> list[str]:
+    """Return the names in a zip archive as PyTorch writes it: its tensors not compressed, its list short."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        tail = file.read()
+    # the size of the list, in the record of small and in that of large archives
+    for mark, place, size in ((b"PK\5\6", 12, 4), (b"PK\6\6", 40, 8)):
+        at = tail.rfind(mark)
+        listed = int.from_bytes(tail[at + place : at + place + size], "little") if at >= 0 else 0
+        if listed > _MOST_LISTED and listed != (1 << 8 * size) - 1:
+            raise WeightsError(f"{path} was refused: it lists more parts than any weights file")
     with zipfile.ZipFile(path) as archive:
-        return any(map(re.compile(r"/code/|^([^/]*/)?(constants|version)\.pkl$").search, archive.namelist()))
+        if sum(part.file_size for part in archive.infolist()) > 2 * path.stat().st_size + _MOST_LISTED:
+            raise WeightsError(
+                f"{path} is compressed, which PyTorch's files are not: unpack and save it again"
+            )
+        return archive.namelist()
+
+
+def _plain(found: Any, path: Path) -> Any:
+    """Refuse tensors that are not dense numbers in the file: their values cannot be used, or need far more memory."""
+    import torch
+
+    kinds = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8}
+    kinds |= {torch.int8, torch.int16, torch.int32, torch.int64, torch.float8_e4m3fn, torch.float8_e5m2}
+    held = dict(found) if isinstance(found, dict) else {"the tensor": found}
+    held |= held["state_dict"] if isinstance(held.get("state_dict"), dict) else {}
+    total = 0
+    for name, value in ((name, one) for name, one in held.items() if isinstance(one, torch.Tensor)):
+        dense = value.layout is torch.strided and value.device.type == "cpu" and not value.is_nested
+        size = value.numel() * value.element_size() if dense and value.dtype in kinds else -1
+        if not 0 <= size <= value.untyped_storage().nbytes():
+            said = f"{str(name)[:80]} is not a dense tensor of numbers ({value.dtype}, {value.layout})"
+            raise WeightsError(f"{path} was refused: {said}")
+        total += size
+    if total > 4 * path.stat().st_size:  # tied weights are stored once
+        raise WeightsError(f"{path} was refused: its tensors are {total:,} bytes, far more than the file")
+    return found

@@ -13,6 +13,7 @@ from typing import Literal
 from rich.cells import cell_len
 
 from mltta.errors import ConfigError
+from mltta.storage.reading import no_formula
 from mltta.tables.cells import Cell, Grid, GridCell, Row, Table, heading, lay_out
 
 __all__ = ["FORMATS", "Cell", "Format", "Row", "Table", "render"]
@@ -46,7 +47,8 @@ def _csv(table: Table) -> str:
         for column, cell in zip(table.columns, row.cells, strict=True):
             numbers = (cell.paper, cell.ours, cell.difference, cell.low, cell.high)
             plain = ("" if number is None else f"{number:.10g}" for number in numbers)
-            writer.writerow([row.group, row.name, column, *plain, cell.note])
+            group, name, under, note = map(no_formula, (row.group, row.name, column, cell.note))
+            writer.writerow([group, name, under, *plain, note])
     return out.getvalue()
 
 

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.captions.store import CaptionBase
-from mltta.decision import SHOWN_FROM, Decision, Presence
+from mltta.decision import KEYWORDS_FROM, SHOWN_FROM, Decision, Presence
 from mltta.errors import ConfigError, ImageError, WeightsError
 from mltta.images.find import find_images, is_url
 from mltta.labels import LabelSet
+from mltta.labels.languages import in_language
 from mltta.methods.base import Method
 from mltta.methods.registry import method_class
 from mltta.model.prompts import DescriptionSource, TemplateSource
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 class Tags(list[dict[str, Any]]):
     """The scores of all labels for one image, ``[{"label": …, "score": …}, …]``, best first, and which are shown.
 
-    ``present`` contains the labels shown, ``shown`` the same labels with their scores. ``image`` is the source of the
+    ``present`` contains the labels shown, ``shown`` the same labels with their scores, and ``keywords`` those of them
+    that score high enough for keywords, as paths such as "animal|dog". ``image`` is the source of the
     image, ``error`` the reason if it could not be tagged, ``note`` the reason if no label is shown. With
     ``Tagger(where=True)``, ``where`` maps each label shown to a heat map (16, 16) with values from 0 to 1. With
     ``Tagger(explain=True)``, ``captions`` maps it to captions of similar pictures, with their similarities.
@@ -51,7 +53,7 @@ class Tags(list[dict[str, Any]]):
         captions: Mapping[str, Sequence[tuple[str, float]]] | None = None,
     ):
         super().__init__(items)
-        self.present = list(present)
+        self.present, self.keywords = list(present), list[str]()
         self.image = image
         self.error, self.note = error, note
         self.where = dict(where or {})
@@ -72,7 +74,8 @@ class Tags(list[dict[str, Any]]):
         if self.error is not None:
             return {"image": self.image, "error": self.error}
         note = {} if self.note is None else {"note": self.note}
-        return {"image": self.image, "present": self.present, "labels": self.shown, **note}
+        kept = {"present": self.present, "keywords": self.keywords, "labels": self.shown}
+        return {"image": self.image, **kept, **note}
 
 
 class Tagger:
@@ -100,6 +103,8 @@ class Tagger:
         presence: Presence | None = None,
         threshold: float | None = None,
         top_k: int | None = None,
+        keywords_from: float = KEYWORDS_FROM,
+        language: str | None = None,
         seed: int = 0,
         execution: Execution | None = None,
         where: bool = False,
@@ -122,6 +127,8 @@ class Tagger:
         presence: rule that decides which labels are present.
         threshold: minimum score of labels shown (default: 0.3, or 0 with ``top_k``).
         top_k: maximum number of labels shown.
+        keywords_from: minimum score of keywords.
+        language: language in which labels are shown, such as "de"; scores do not change.
         seed: random seed; views depend on it and the content of the image.
         execution: batch size, worker processes, compilation.
         where: also return heat maps of the labels shown, if the method supports it.
@@ -143,7 +150,7 @@ class Tagger:
                 f"presence = {presence!r} is not a rule: give mltta.Presence(…), which takes {known}; to change the "
                 "minimum score, use threshold=0.3"
             )
-        decision = Decision(threshold, top_k, presence or Presence())
+        decision = Decision(threshold, top_k, presence or Presence(), keywords_from)
         labels = LabelSet.of(labels)
         if model is None or isinstance(model, str):
             from mltta.model.load import load_backbone
@@ -154,7 +161,9 @@ class Tagger:
         question = Question(
             model, labels, template=template, descriptions=descriptions, captions=captions, teacher=teacher
         )
-        self.backbone, self.labels = model, question.labels
+        self.backbone, self.labels = model, in_language(question.labels, language)
+        #: what a user should know about the labels
+        self.notes = question.notes
         self.method = question.method(method, preset, **options)
         if self.method.merging != "sum":
             raise ConfigError(
@@ -208,12 +217,19 @@ class Tagger:
 
     def about(self) -> dict[str, Any]:
         """Return everything except the image that results depend on, as plain data."""
-        return self.session.about(self.method)
+        return self.session.about(self.method) | {"shown_as": list(self.labels.display)}
+
+    def keywords(self, shown: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Return the keywords of a photo from the labels shown and their scores, as in a record of an earlier run."""
+        scores = np.array([[item["score"] for item in shown]], np.float32)
+        path = dict(zip(self.labels.display, self.labels.keywords, strict=True))
+        written = self.session.decision.keywords(scores)[0]
+        return [path[item["label"]] for item, keep in zip(shown, written, strict=True) if keep]
 
     def _tags(self, scored: Scored) -> Tags:
-        if scored.scores is None or scored.shown is None:
+        if scored.scores is None or scored.shown is None or scored.keywords is None:
             return Tags(image=scored.photo.id, error=scored.error)
-        names = self.labels.names
+        names = self.labels.display
         order = np.argsort(-scored.scores, kind="stable").tolist()
         items = [{"label": names[i], "score": float(scored.scores[i])} for i in order]
         shown = [i for i in order if scored.shown[i]]
@@ -226,7 +242,9 @@ class Tagger:
             best, needed = items[0]["score"], max(f"{least:.2f}", f"{least:g}", key=len)
             score = f"{best:.2f}" if round(best, 2) < least else f"{best:.5f}"
             note = f"No label scored at least {needed}. Highest: {items[0]['label']} {score}"
-        return Tags(items, present=present, image=scored.photo.id, note=note, where=where, captions=captions)
+        found = Tags(items, present=present, image=scored.photo.id, note=note, where=where, captions=captions)
+        found.keywords = [self.labels.keywords[i] for i in shown if scored.keywords[i]]
+        return found
 
 
 def _photo(index: int, source: Any) -> Photo:

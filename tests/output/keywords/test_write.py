@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,10 +13,8 @@ from mltta.output.keywords.iptc import PHOTOSHOP, Resources
 from mltta.output.keywords.jpeg import XMP, Jpeg
 from mltta.output.keywords.write import embed, sidecar_of, undo, write_sidecar
 from mltta.output.keywords.xmp import Packet
+from tests.output.keywords.exiftool import exiftool, needs_exiftool, write_tags
 from tests.safety.world import photo
-
-EXIFTOOL = shutil.which("exiftool")
-needs_exiftool = pytest.mark.skipif(EXIFTOOL is None, reason="there is no exiftool here")
 
 #: as another program writes it: its own namespaces, a title, a keyword, a comment, attributes
 FOREIGN = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
@@ -30,13 +25,6 @@ FOREIGN = """<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
    <dc:subject><rdf:Bag><rdf:li>family</rdf:li></rdf:Bag></dc:subject></rdf:Description>
  </rdf:RDF></x:xmpmeta>
 <?xpacket end="w"?>""".encode()
-
-
-def exiftool(file: Path, *tags: str) -> dict[str, object]:
-    assert EXIFTOOL is not None
-    line = [EXIFTOOL, "-json", "-G1", *(f"-{tag}" for tag in tags), str(file)]
-    held = json.loads(subprocess.run(line, capture_output=True, text=True, check=True).stdout)[0]
-    return {key: value for key, value in held.items() if key != "SourceFile"}
 
 
 @pytest.fixture
@@ -84,16 +72,16 @@ def test_exiftool_reads_the_keywords_of_a_jpeg_and_of_a_sidecar(jpeg):
 
 @needs_exiftool
 def test_keywords_and_notes_of_others_are_kept_and_come_back_from_undo(jpeg):
-    line = [
-        "-overwrite_original",
+    line = (
         "-Subject=home",
         "-Keywords=home",
         "-Keywords=Zoë",
         "-Title=Trip",
         "-IPTC:City=Rome",
-    ]
-    subprocess.run([EXIFTOOL, "-q", "-codedcharacterset=utf8", *line, "-Artist=me", jpeg], check=True)
-    every = exiftool(jpeg, "XMP:all", "IPTC:all", "EXIF:all")
+        "-Artist=me",
+    )
+    write_tags(jpeg, "-codedcharacterset=utf8", *line)
+    before, every = jpeg.read_bytes(), exiftool(jpeg, "XMP:all", "IPTC:all", "EXIF:all")
     embed(jpeg, ["Home", "cat"])
     both = exiftool(jpeg, "Subject", "Keywords")
     assert both == {"XMP-dc:Subject": ["home", "cat"], "IPTC:Keywords": ["home", "Zoë", "cat"]}
@@ -101,17 +89,19 @@ def test_keywords_and_notes_of_others_are_kept_and_come_back_from_undo(jpeg):
     assert {"XMP-dc:Title": "Trip", "IPTC:City": "Rome", "IFD0:Artist": "me"}.items() <= notes.items()
     assert notes.items() <= exiftool(jpeg, "XMP:all", "IPTC:all", "EXIF:all").items()
     assert undo(jpeg) == ["cat"]
-    assert exiftool(jpeg, "XMP:all", "IPTC:all", "EXIF:all") == every
+    assert jpeg.read_bytes() == before
 
 
 def test_another_run_with_other_labels_takes_back_its_own_and_leaves_the_users(jpeg):
     with_xmp(jpeg, FOREIGN)
+    before = jpeg.read_bytes()
     embed(jpeg, ["dog", "cat"])
     embed(jpeg, ["cat", "boat"])
     packet = Packet(Jpeg.of(jpeg.read_bytes()).notes(XMP), "x")
     assert packet.subjects == ["family", "cat", "boat"]
     assert packet.ours() == ["cat", "boat"]
     assert undo(jpeg) == ["cat", "boat"]
+    assert jpeg.read_bytes() == before
     kept = Jpeg.of(jpeg.read_bytes())
     assert kept.notes(PHOTOSHOP) is None
     assert kept.notes(XMP) is not None
@@ -130,7 +120,7 @@ def test_a_sidecar_is_merged_and_goes_when_nothing_but_ours_was_in_it(jpeg):
     write_sidecar(jpeg, ["dog"])
     assert Packet(sidecar_of(jpeg).read_bytes(), "x").subjects == ["family", "dog"]
     undo(jpeg)
-    assert Packet(sidecar_of(jpeg).read_bytes(), "x").subjects == ["family"]
+    assert sidecar_of(jpeg).read_bytes() == FOREIGN
     assert jpeg.read_bytes() == before
     assert sidecar_of(Path("b/a.jpg")).name == "a.jpg.xmp"
 
@@ -182,32 +172,6 @@ def test_iptc_of_an_older_alphabet_keeps_its_letters():
     held.put(["cafés", "dog"])
     assert b"caf\xe9s" in (held.content() or b"")
     assert Resources(held.content()).keywords == ["cafés", "dog"]
-
-
-ITEMS = "<rdf:li>family</rdf:li>"
-FORMS = {
-    "structured items": '<rdf:Bag><rdf:li rdf:parseType="Resource"><rdf:value>family</rdf:value></rdf:li></rdf:Bag>',
-    "items with a language": '<rdf:Bag><rdf:li xml:lang="de">Familie</rdf:li></rdf:Bag>',
-    "an item with an address": '<rdf:Bag><rdf:li rdf:resource="urn:x"/></rdf:Bag>',
-    "bare text": "family",
-    "text beside a list": f"family<rdf:Bag>{ITEMS}</rdf:Bag>",
-    "alternatives": f"<rdf:Alt>{ITEMS}</rdf:Alt>",
-    "a list with a name": f'<rdf:Bag rdf:ID="x">{ITEMS}</rdf:Bag>',
-    "a nested description": f"<rdf:Description><rdf:value><rdf:Bag>{ITEMS}</rdf:Bag></rdf:value></rdf:Description>",
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_keywords_in_a_form_that_would_be_lost_are_refused_and_the_photo_is_left_alone(jpeg, form):
-    odd = FOREIGN.replace(f"<rdf:Bag>{ITEMS}</rdf:Bag>".encode(), FORMS[form].encode())
-    assert odd != FOREIGN
-    with_xmp(jpeg, odd)
-    sidecar_of(jpeg).write_bytes(odd)
-    before = jpeg.read_bytes()
-    for write in (embed, write_sidecar):
-        with pytest.raises(MlttaError, match=r"a\.jpg.*file was not changed"):
-            write(jpeg, ["dog"])
-    assert (jpeg.read_bytes(), sidecar_of(jpeg).read_bytes()) == (before, odd)
 
 
 @pytest.mark.parametrize("label", ["dog\x07", "dog\ncat", "\ud800", "dog\x9b31m", "\ufffe"])

@@ -79,8 +79,9 @@ async function run() {
     $("progress").textContent = `${done.toLocaleString("en")} of ${count(some.length, "photo")}, ${left((some.length - done) * (now - began) / done)} left`;
   };
   const waiting = () => { $("progress").textContent = "The server is busy. Trying again…"; };
+  const told = (notes) => { $("notes").textContent = notes.map((note) => `${note.replace(/^./, (first) => first.toUpperCase())}.`).join(" "); };
   try {
-    await tagAll(some, settings, method, { signal: running.signal, arrived, waiting });
+    await tagAll(some, settings, method, { signal: running.signal, arrived, waiting, told });
     const bad = some.filter((photo) => photo.result?.error).length, seconds = (performance.now() - began) / 1000;
     $("progress").textContent = `${running.signal.aborted ? "Stopped. " : ""}Tagged ${count(done, "photo")} in ${seconds.toFixed(1)} s.`
       + (bad ? ` ${count(bad, "file")} could not be read.` : "");
@@ -100,7 +101,7 @@ const left = (ms) => ms < 90_000 ? `about ${Math.ceil(ms / 1000)} s` : `about ${
 
 // An entry of a downloaded file: the labels present, as mltta tag writes them.
 const entry = ({ name, result }) => result.error ? { image: name, error: result.error }
-  : { image: name, present: [...result.present], labels: result.labels.filter((one) => result.present.has(one.label)) };
+  : { image: name, present: [...result.present], keywords: result.keywords, labels: result.labels.filter((one) => result.present.has(one.label)) };
 
 function download() {
   const asked = $("format").value, wide = asked === "wide", answered = gallery.shown.filter((photo) => photo.result);
@@ -112,7 +113,7 @@ function clear() {
   photos.length = 0;
   seen.clear();
   forget();
-  $("search").value = $("progress").textContent = $("left-out").textContent = "";
+  $("search").value = $("progress").textContent = $("notes").textContent = $("left-out").textContent = "";
   show();
   $("files").focus();
 }

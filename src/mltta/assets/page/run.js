@@ -20,7 +20,7 @@ export function groups(photos, online) {
   return made;
 }
 
-export async function tagAll(photos, settings, method, { signal, arrived, waiting }) {
+export async function tagAll(photos, settings, method, { signal, arrived, waiting, told }) {
   const left = groups(photos, method.online), stop = new AbortController();
   const both = AbortSignal.any([signal, stop.signal]);
   const call = async (group) => {
@@ -33,6 +33,7 @@ export async function tagAll(photos, settings, method, { signal, arrived, waitin
     if (!sent.length) return;
     try {
       const answer = await tag(sent, settings, { where: method.where !== false, captions: true, signal: both, waiting });
+      told(answer.notes);
       sent.forEach((photo, place) => arrived(photo, kept(answer.images[place])));
     } catch (error) {
       if (!(error instanceof Refused) || HOPELESS.has(error.status)) throw error;
@@ -65,5 +66,5 @@ function kept(answer) {
   if (answer.error) return { error: answer.error };
   const present = new Set(answer.present), labels = answer.labels.filter((one, place) => place < KEPT || present.has(one.label));
   const where = new Map(Object.entries(answer.where || {}).map(([label, heat]) => [label, { ...heat, heat: Uint8Array.from(heat.heat) }]));
-  return { present, labels, note: answer.note, where, captions: new Map(Object.entries(answer.captions || {})), ms: answer.ms, all: answer.labels.length };
+  return { present, keywords: answer.keywords, labels, note: answer.note, where, captions: new Map(Object.entries(answer.captions || {})), ms: answer.ms, all: answer.labels.length };
 }

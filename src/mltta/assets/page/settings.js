@@ -18,9 +18,10 @@ export async function offer() {
   $("method").replaceChildren(...methods.map((one) => option(one.name, one.name, one.default)));
   const lists = labels.sets.map((one) => option(one.name, `${TITLES[one.name] || one.name} (${count(one.count, "label")})`, one.name === labels.default));
   $("list").replaceChildren(...lists, option(OWN, "My own labels"));
+  $("language").replaceChildren(...Object.entries(labels.languages).map(([code, name]) => option(code, name, code === "en")));
   showMethod();
   showLabels();
-  learn("everyday");
+  learn("everyday", "en");
 }
 
 export const chosenMethod = () => methods.find((one) => one.name === $("method").value) || { settings: {} };
@@ -46,7 +47,7 @@ function setting(name, allowed) {
 
 function showLabels() {
   const own = $("list").value === OWN;
-  if (!own) learn($("list").value);
+  if (!own) learn($("list").value, $("language").value);
   $("own").hidden = !own;
   $("edit").hidden = own;
 }
@@ -56,12 +57,13 @@ export function current() {
   const settings = {};
   for (const input of $("options").querySelectorAll("[name]")) if (input.value) settings[input.name] = JSON.parse(input.value);
   const labels = $("list").value === OWN ? $("labels").value.trim() : $("list").value;
-  return { labels, method: $("method").value, model: $("model").value, settings: JSON.stringify(settings) };
+  const language = $("language").value === "en" ? {} : { language: $("language").value };
+  return { ...language, labels, method: $("method").value, model: $("model").value, settings: JSON.stringify(settings) };
 }
 
 export function wrong() {  // why a request cannot be sent, as a sentence
   if ($("list").value !== OWN) return "";
-  const typed = $("labels").value.split(/[\n,]/).map((label) => label.trim()).filter(Boolean);
+  const typed = $("labels").value.split(/[\n,，、]/).map((label) => label.trim()).filter(Boolean);
   if (!typed.length) return "Type at least one label.";
   if (typed.length > limits.labels) return `The list has ${count(typed.length, "label")}. The limit is ${limits.labels.toLocaleString("en")}.`;
   const long = typed.find((label) => label.length > limits.label_length);
@@ -69,7 +71,7 @@ export function wrong() {  // why a request cannot be sent, as a sentence
 }
 
 async function edit() {
-  const { labels } = await get(`/v1/labels/${encodeURIComponent($("list").value)}`);
+  const { labels } = await get(`/v1/labels/${encodeURIComponent($("list").value)}?language=${$("language").value}`);
   $("labels").value = labels.join("\n");
   $("list").value = OWN;
   $("list").dispatchEvent(new Event("change", { bubbles: true }));
@@ -79,5 +81,6 @@ async function edit() {
 export function listen(failed) {
   $("method").addEventListener("change", showMethod);
   $("list").addEventListener("change", showLabels);
+  $("language").addEventListener("change", showLabels);
   $("edit").onclick = () => edit().catch(failed);
 }

@@ -10,12 +10,13 @@ function add(label, others) {
   words.clear();
 }
 
-export async function learn(list) {  // without it, a search finds labels by their names only
-  if (lists.has(list)) return;
-  lists.add(list);
+export async function learn(list, language) {  // without it, a search finds labels by their names only
+  const place = `${encodeURIComponent(list)}?language=${language}`;
+  if (lists.has(place)) return;
+  lists.add(place);
   try {
-    for (const [label, others] of Object.entries((await get(`/v1/labels/${encodeURIComponent(list)}`)).synonyms)) add(label, others);
-  } catch { lists.delete(list); }
+    for (const [label, others] of Object.entries((await get(`/v1/labels/${place}`)).synonyms)) add(label, others);
+  } catch { lists.delete(place); }
 }
 
 export function learnTyped(text) {
