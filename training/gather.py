@@ -55,7 +55,7 @@ def table(result: dict[str, Any]) -> str:
 
 def record(photo: Photo) -> dict[str, Any]:
     """What is written about a photo beside it."""
-    facts = {"photo": f"{photo.blob}.webp", "labels": photo.labels, "unknown": photo.unknown}
+    facts = {"photo": f"{photo.blob}.jpg", "labels": photo.labels, "unknown": photo.unknown}
     more = {"terms": photo.terms, "source": photo.source, "also": photo.sources}
     return {**facts, **more, "group": photo.group, "held_out": photo.held_out}
 
@@ -69,7 +69,8 @@ def about(source: Source) -> dict[str, Any]:
 
 def gather(
     manifest: Sequence[Source], clones: Path, aside: Sequence[Path], out: Path, each: Map = map, *,
-    short: int = 224, per_source: int = 500, per_label: int = 1500, share: float = HELD_OUT, piece: int = shards.PIECE,
+    short: int = 224, per_source: int = 500, per_label: int = 1500, share: float = HELD_OUT,
+    copies: int = selection.COPIES, piece: int = shards.PIECE,
 ) -> tuple[dict[str, Any], list[Photo]]:  # fmt: skip
     """Write shards, `sources.json` and `report.json`; returns the report and all photos.
 
@@ -81,6 +82,7 @@ def gather(
         short: short side of the photos written.
         per_source, per_label: limits per label, in each source and in all.
         share: of each source, at least, that is held out.
+        copies: photos also kept aside for which a whole source is dropped.
         piece: bytes of the largest shard.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -91,7 +93,7 @@ def gather(
         if place is not None:
             photos += scans.scan(by[name], place, out / "scans", each)
             print(f"{name}: {len(photos)} photos so far", flush=True)
-    hits = selection.check(photos, scans.kept_aside(aside))
+    hits = selection.check(photos, scans.kept_aside(aside), copies)
     selection.merge(photos, by)
     selection.cap(photos, by, per_source, per_label)
     selection.hold_out(photos, share)
@@ -133,6 +135,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--hold-out", type=float, default=HELD_OUT, help="share of each source (default: 0.05)"
     )
+    parser.add_argument(
+        "--copies",
+        type=int,
+        default=selection.COPIES,
+        help="copies of such pictures that drop a source (default: 1)",
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes (default: 1)")
     parser.add_argument(
         "--sheets", type=int, default=0, help="pictures per contact sheet (default: no sheets)"
@@ -144,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     with pool(args.workers) as each:
         result, photos = gather(
             manifest, args.repositories, args.check, args.out, each, short=args.short,
-            per_source=args.per_source, per_label=args.per_label, share=args.hold_out,
+            per_source=args.per_source, per_label=args.per_label, share=args.hold_out, copies=args.copies,
         )  # fmt: skip
     if args.sheets:
         sheets.write(args.out / "sheets", photos, args.repositories, args.sheets)

@@ -45,6 +45,10 @@ class Labeled:
     annotates: dict[str, frozenset[str]]
     complete: frozenset[str]  # sources that give all labels of each photo
 
+    def pick(self, rows: Sequence[int]) -> Labeled:
+        """Some of the photos."""
+        return replace(self, facts=[self.facts[i] for i in rows], images=[self.images[i] for i in rows])
+
     def labels(self, names: Sequence[str]) -> Labels:
         """For each photo and name: 1 if it holds, 0 if it is absent, -1 if neither is known."""
         position = {name: i for i, name in enumerate(names)}
@@ -57,15 +61,15 @@ class Labeled:
         return found
 
 
-def read(folder: Path, held_out: bool) -> Labeled:
-    """The photos held out, or all others, from shards that match their checksums."""
+def read(folder: Path, held_out: bool | None = None) -> Labeled:
+    """The photos held out, all others, or both, from shards that match their checksums."""
     parts: dict[str, str] = json.loads((folder / "manifest.json").read_text())["parts"]
     about = json.loads((folder / "sources.json").read_text())
     facts, images = [], []
     for name in sorted(own for own in parts if own.endswith(".tar")):
         tape, lines = _checked(folder / name, parts), _checked(folder / f"{name[:-4]}.jsonl", parts)
         for own, data in zip(map(json.loads, lines.decode().splitlines()), _members(tape), strict=True):
-            if own["held_out"] == held_out:
+            if held_out in (None, own["held_out"]):
                 facts.append(own)
                 images.append(data)
     annotates = {own["source"]: frozenset(own["annotates"]) for own in about}

@@ -38,6 +38,13 @@ def read_index(pack: Path) -> Index:
         return cast(Index, json.load(file))
 
 
+def images(pack: Path, name: str, index: Index) -> list[bytes]:
+    """The files of all images of a set."""
+    data = (pack / name).read_bytes()
+    rows = index["flickr"] if name == FLICKR else index["imagenet"]
+    return [data[start : start + size] for _, start, size in rows]
+
+
 def first(index: Index, images: int) -> Index:
     """A small part of an index, for a trial: some images of each set, ten times as many sentences."""
     texts, few = 10 * images, index.copy()

@@ -24,7 +24,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from training import corpus, pack, pieces, vocab
+from training import corpus, meanings, pack, pieces, sources, vocab
 from training.judge import classifier
 from training.nouns import label_matrix, vocabulary
 
@@ -154,7 +154,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     keywords = sorted({k for row in generated for k in row["keywords"]})
     classes = corpus.imagenet_names()
     human = [text for row in captions.values() for text in row]
-    nouns = vocabulary(keywords, [n for own in classes for n in own], human)
+    photos = {
+        n for s in sources.read() for terms in s.photos.values() for n in meanings.labels(terms.split("|"))
+    }
+    nouns = vocabulary(
+        keywords, [n for own in classes for n in own], human, [*meanings.everyday(), *sorted(photos)]
+    )
     labels = label_matrix(nouns, [captions[name] for name, _, _ in flickr])
     np.savez_compressed(folder / pack.LABELS, labels=labels)
     texts = corpus.sentences(

@@ -15,11 +15,13 @@ from training.sources import Source
 
 SAME = 2  # bits in which the hashes of the same picture differ at most
 SIMILAR = 6  # of pictures that are held out together
-SEVERAL = 2  # photos in the sets to check against for which a source is dropped
+COPIES = 1  # of photos in the sets to check against, for which a whole source is dropped
 
 
-def check(photos: Sequence[Photo], aside: Sequence[tuple[str, int, bytes]]) -> list[dict[str, Any]]:
-    """Mark photos that are also in the sets kept aside, and all photos of sources with several of them."""
+def check(
+    photos: Sequence[Photo], aside: Sequence[tuple[str, int, bytes]], copies: int = COPIES
+) -> list[dict[str, Any]]:
+    """Mark photos that are also in the sets kept aside, and all photos of sources with copies of them."""
     good = [photo for photo in photos if photo.fault is None]
     others = np.array([own for _, own, _ in aside], np.uint64)
     hits = []
@@ -30,7 +32,7 @@ def check(photos: Sequence[Photo], aside: Sequence[tuple[str, int, bytes]]) -> l
         hits.append({**hit, "distance": int(distance), "same_colors": same})
     confirmed = Counter(source for source, _ in {(h["source"], h["path"]) for h in hits if h["same_colors"]})
     for photo in photos:
-        if photo.fault is None and confirmed[photo.source] >= SEVERAL:
+        if photo.fault is None and confirmed[photo.source] >= copies:
             photo.fault = "source kept aside"
     return hits
 

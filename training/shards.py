@@ -1,4 +1,4 @@
-"""Write photos as shards: tar files of WebP, each with a JSONL file, and a manifest of checksums."""
+"""Write photos as shards: tar files of JPEG, each with a JSONL file, and a manifest of checksums."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +16,24 @@ from training import repository
 
 PIECE = 60 * 10**6  # bytes of the largest shard
 CHUNK = 100  # photos that a process writes at a time
-QUALITY = 85
+BLOCK = 20_000  # photos that are read repository by repository, as each reading starts git
+QUALITY = 72
 Work = tuple[
     str, int, str, dict[str, Any]
 ]  # git directory, short side, blob, what is written about the photo
 
 
 def encode(data: bytes, short: int) -> bytes:
-    """A picture as WebP, upright, with a short side of at most some pixels."""
+    """A picture as JPEG, upright, with a short side of at most some pixels."""
     file = Image.open(io.BytesIO(data))
-    file.draft("RGB", (2 * short, 2 * short))
+    file.draft("RGB", (short, short))
     image: Image.Image = ImageOps.exif_transpose(file).convert("RGB")
     scale = min(1.0, short / min(image.size))
     if scale < 1:
         width, height = (max(1, round(side * scale)) for side in image.size)
         image = image.resize((width, height), Image.Resampling.BICUBIC)
     buffer = io.BytesIO()
-    image.save(buffer, "WEBP", quality=QUALITY)
+    image.save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()
 
 
@@ -48,12 +49,25 @@ def _encoded(work: Sequence[Work]) -> list[tuple[bytes, dict[str, Any]]]:
     return [(found[i], own[3]) for i, own in enumerate(work)]
 
 
+def _all_encoded(
+    work: Sequence[Work], each: Callable[..., Iterable[Any]]
+) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """All photos in their order."""
+    for start in range(0, len(work), BLOCK):
+        block = work[start : start + BLOCK]
+        order = sorted(range(len(block)), key=lambda i: block[i][0])
+        chunks = [[block[i] for i in order[k : k + CHUNK]] for k in range(0, len(order), CHUNK)]
+        encoded = (own for chunk in each(_encoded, chunks) for own in chunk)
+        found = dict(zip(order, encoded, strict=True))
+        yield from (found[i] for i in range(len(block)))
+
+
 def write(out: Path, work: Sequence[Work], each: Callable[..., Iterable[Any]], piece: int = PIECE) -> int:
     """Write all photos into shards of at most `piece` bytes; finished shards of the same photos are kept.
 
     Returns the number of shards.
     """
-    text = json.dumps([(short, blob, facts, QUALITY, piece) for _, short, blob, facts in work])
+    text = json.dumps([(short, blob, facts, "JPEG", QUALITY, piece) for _, short, blob, facts in work])
     key = hashlib.sha256(text.encode()).hexdigest()
     manifest = out / "manifest.json"
     done: dict[str, Any] = {"key": key, "photos": [], "parts": {}}
@@ -63,10 +77,9 @@ def write(out: Path, work: Sequence[Work], each: Callable[..., Iterable[Any]], p
         for stale in (*out.glob("photos-*.tar"), *out.glob("photos-*.jsonl")):
             stale.unlink()
     rest = work[sum(done["photos"]) :]
-    chunks = [rest[i : i + CHUNK] for i in range(0, len(rest), CHUNK)]
     shard: list[tuple[bytes, dict[str, Any]]] = []
     size = 10240  # the end of a tar file
-    for photo in (own for chunk in each(_encoded, chunks) for own in chunk):
+    for photo in _all_encoded(rest, each):
         room = 512 + -(-len(photo[0]) // 512) * 512
         if shard and size + room > piece:
             _close(out, shard, done)

@@ -74,6 +74,7 @@ class NounSupervision:
         nouns: the label set.
         captions: labels from captions for each Flickr8k image and noun: 1, 0 or -1 (unknown).
         classes: class of each ImageNet photo; its rows follow the Flickr8k images.
+        given: labels of labeled photos and their reliability, as read by `photo_labels`; their rows come last.
         weak: weight of absence from the captions.
         passed_over: fraction of that weight for objects that captions rarely mention.
         high, low: thresholds on probabilities of the whole image above and below which the classifier is trusted; the
@@ -84,9 +85,10 @@ class NounSupervision:
     """
 
     def __init__(
-        self, nouns: Sequence[str], captions: NDArray[np.int8], classes: Sequence[int], device: torch.device, *,
-        weak: float = 0.5, passed_over: float = 0.5, high: float = 0.5, low: float = 0.02,
-        high_window: float = 0.7, low_window: float = 0.05, balance: float = 0.5, least: int = 8,
+        self, nouns: Sequence[str], captions: NDArray[np.int8], classes: Sequence[int], device: torch.device,
+        given: tuple[NDArray[np.int8], NDArray[np.float16]] | None = None, *, weak: float = 0.5,
+        passed_over: float = 0.5, high: float = 0.5, low: float = 0.02, high_window: float = 0.7,
+        low_window: float = 0.05, balance: float = 0.5, least: int = 8,
     ) -> None:  # fmt: skip
         self.high, self.high_window = high, high_window
         position = {noun: i for i, noun in enumerate(nouns)}
@@ -100,13 +102,16 @@ class NounSupervision:
         count = (captions == 1).sum(0)
         per_noun = np.zeros(len(nouns))
         per_noun[columns] = members.sum(0)
-        self.active = (count >= least) | (per_noun > 0)
-        frequency = np.maximum(count, 5 * per_noun) + 20.0
+        photos = (given[0] == 1).sum(0) if given else np.zeros(len(nouns), np.int64)
+        self.active = (count >= least) | (per_noun > 0) | (photos >= least)
+        frequency = np.maximum(count, 5 * per_noun) + photos + 20.0
         weight = frequency**-balance * self.active
         self.noun_weight = weight / weight[self.active].mean()  # on the host, for sampling
 
         labels = np.concatenate([captions, class_labels(nouns, classes)])
         certain = _certainty(nouns, labels, len(captions), classes, weak, passed_over, count >= least)
+        if given:
+            labels, certain = np.concatenate([labels, given[0]]), np.concatenate([certain, given[1]])
         certain *= self.active
         self.flickr = len(captions)
         self.shown = labels == 1  # (images, nouns), for label sentences

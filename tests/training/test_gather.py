@@ -53,7 +53,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Source], Path,
 
 def run(world: tuple[list[Source], Path, Path], out: Path, each: scans.Map = map, **more: int):
     manifest, clones, aside = world
-    return gather.gather(manifest, clones, [aside], out, each, piece=more.pop("piece", 60_000), **more)
+    usual = {"piece": 60_000, "copies": 2}
+    return gather.gather(manifest, clones, [aside], out, each, **(usual | more))
 
 
 def backwards(function, items):
@@ -100,9 +101,9 @@ def test_shards_read_back_and_match_their_checksums(world, tmp_path):
                 for facts, member in zip(map(json.loads, lines), tar, strict=True):
                     assert facts["photo"] == member.name
                     image = Image.open(tar.extractfile(member))
-                    assert (image.format, min(image.size)) == ("WEBP", 100)
+                    assert (image.format, min(image.size)) == ("JPEG", 100)
                     found[facts["photo"]] = facts
-    assert sorted(found) == sorted(f"{p.blob}.webp" for p in photos if not p.fault)
+    assert sorted(found) == sorted(f"{p.blob}.jpg" for p in photos if not p.fault)
     both = next(facts for facts in found.values() if facts["also"])
     assert {both["source"], *both["also"]} == {"a/zoo", "b/many"}
     assert {"cat", "animal", "thing"} <= set(both["labels"])
@@ -186,7 +187,18 @@ def test_the_command_prints_the_counts(world, tmp_path, capsys):
     path = tmp_path / "sources.jsonl.gz"
     with gzip.open(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(own.__dict__) + "\n" for own in manifest)
-    command = ["--repositories", clones, "--check", aside, "--out", tmp_path / "out", "--manifest", path]
+    command = [
+        "--repositories",
+        clones,
+        "--check",
+        aside,
+        "--out",
+        tmp_path / "out",
+        "--manifest",
+        path,
+        "--copies",
+        "2",
+    ]
     gather.main([*map(str, command), "--sheets", "12", "--only", "a/zoo", "d/missing"])
     out = capsys.readouterr().out
     assert "1 of 2 repositories are missing" in out
