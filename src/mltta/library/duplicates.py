@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mltta.library.index import File, Library
 
-#: cosine similarity of two photos from which they count as copies; measured in docs/library.md
+#: cosine similarity from which two photos count as copies; `python -m benchmarks.library duplicates` measures it
 ALIKE = 0.97
 BLOCK = 1024  # rows that are compared with all others at a time
 

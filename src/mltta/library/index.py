@@ -42,7 +42,6 @@ CREATE TABLE answers (label TEXT, photo INTEGER, yes INTEGER NOT NULL, PRIMARY K
 INSERT INTO about VALUES ('format', '"mltta-library-1"');
 COMMIT;
 """
-#: settings of a tagger that change no score
 SHOWING = ("threshold", "top-k", "keywords_from", "keywords-from", "where", "shown_as", "version")
 
 
