@@ -43,10 +43,10 @@ class Constants(Config):
     length: float = setting(16.0, "of R labels in a list, each has 1 + R / length rivals", above=0)
     longest: int = setting(100, "beyond this length of a list, R grows with the sixth root", least=1)
     # log-odds of a label: slope z + bend max(z - knee, 0) + offset; fitted: a score of 0.7 is right 7 times in 10
-    slope: float = setting(0.93, "slope of the calibration", above=0)
-    bend: float = setting(0.86, "what the slope gains beyond the knee", least=0)
+    slope: float = setting(0.94, "slope of the calibration", above=0)
+    bend: float = setting(0.8, "what the slope gains beyond the knee", least=0)
     knee: float = setting(-1.5, "evidence at which the slope changes")
-    offset: float = setting(0.1, "log-odds without evidence")
+    offset: float = setting(0.15, "log-odds without evidence")
 
     def __post_init__(self) -> None:
         super().__post_init__()
