@@ -13,7 +13,6 @@ import pytest
 
 from mltta.output.formats import text_format
 from mltta.serve.answers import export
-from mltta.serve.schema import ExportCall, ImageOut, Label
 from mltta.storage.reading import Escaped, escaped
 from mltta.tables.cells import Cell, Row, Table
 from mltta.tables.render import render
@@ -82,8 +81,8 @@ def test_no_cell_is_a_formula_unless_asked_for(cell, wide):
 
 
 def test_exports_and_tables_have_no_formulas_either():
-    entry = ImageOut(image="=1+1", present=["=2"], labels=[Label(label="=2", score=0.5)])
-    content, _, _ = export(ExportCall(format="csv", images=[entry]))
+    entry = {"image": "=1+1", "present": ["=2"], "labels": [{"label": "=2", "score": 0.5}]}
+    content, _, _ = export("csv", False, [entry])
     assert b"'=1+1,'=2,0.500000" in content
     table = Table("t", ("=c",), [Row("@r", (Cell(ours=-1.5, note="+n"),))])
     assert render(table, "csv").splitlines()[1] == ",'@r,'=c,,-1.5,,,,'+n"

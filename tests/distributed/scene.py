@@ -31,8 +31,10 @@ def make_photos(folder: Path, count: int) -> Path:
 
 
 def local(images: list[Any], names: list[str] | None = None) -> list[Record]:
-    """What a plain run says, under the names that a cluster gives."""
+    """What a plain run says, under the names that a cluster gives; a cluster stores no keywords."""
     found = [tags.record() for tags in tagger().stream(images)]
+    for record in found:
+        record.pop("keywords", None)
     for record, name in zip(found, names or [], strict=False):
         record["image"] = name
     return found

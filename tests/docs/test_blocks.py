@@ -29,6 +29,8 @@ GUIDES = [
     "tagging",
     "library",
     "labels",
+    "keywords",
+    "languages",
     "models",
     "captions",
     "serve",
@@ -57,6 +59,8 @@ REASONS = {
     "needs a running server",
     "needs photos of your own",
     "needs a cluster",
+    "needs photos",
+    "downloads Pyodide",
 }
 
 

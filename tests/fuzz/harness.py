@@ -114,8 +114,7 @@ def xmp(data: bytes) -> None:
     with contextlib.suppress(ValueError):
         found = Jpeg.of(data).notes(XMP) if data[:2] == b"\xff\xd8" else data
         packet = Packet(found, "photo")
-        packet.set(["dog"])
-        Packet(packet.sidecar(), "photo")
+        Packet(packet.added({"subject": ["dog"], "hierarchy": [], "tags": []}, {"subject": ["dog"]}), "photo")
 
 
 def requests(data: bytes) -> None:
@@ -174,11 +173,12 @@ def seeds(name: str) -> list[bytes]:
     if name == "xmp":
         from PIL import Image
 
-        packet = Packet(None, "photo")
-        packet.set(["dog"])
+        packet = Packet(None, "photo").added(
+            {"subject": ["dog"], "hierarchy": [], "tags": []}, {"subject": ["dog"]}
+        )
         held = io.BytesIO()
-        Image.new("RGB", (8, 8)).save(held, "JPEG", xmp=packet.packet())
-        return [packet.sidecar(), held.getvalue()]
+        Image.new("RGB", (8, 8)).save(held, "JPEG", xmp=packet)
+        return [packet, held.getvalue()]
     return {
         "labels": [
             b"\0dog | hound\n- cat # a pet\n",

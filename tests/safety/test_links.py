@@ -16,7 +16,6 @@ from mltta.output.keywords.write import write_sidecar
 from mltta.output.sorting import Sorting, safe_name
 from mltta.output.tags_file import Output
 from mltta.serve.answers import export
-from mltta.serve.schema import ExportCall, ImageOut
 from mltta.tagger import Tags
 from tests.safety import world
 
@@ -117,5 +116,5 @@ def test_names_are_safe_on_windows_too(name):
     assert safe != name
     assert not set(safe) & set('<>:"/\\|?*\x1b\x9b')
     assert safe_name(safe) == safe
-    content, _, _ = export(ExportCall(format="xmp", images=[ImageOut(image=name, present=["dog"])]))
+    content, _, _ = export("xmp", False, [{"image": name, "present": ["dog"]}])
     assert zipfile.ZipFile(io.BytesIO(content)).namelist() == [f"{safe}.xmp"]

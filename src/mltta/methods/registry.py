@@ -41,6 +41,9 @@ TAKEN = {
         "threshold",
         "top_k",
         "engine",
+        "keywords_from",
+        "language",
+        "cache",
     ),
 }
 #: entry point group; each entry names a module that registers methods when imported

@@ -55,6 +55,8 @@ def write_sidecar(
 ) -> bool:
     """Write keywords such as "animal|dog" to the sidecar of a photo; return whether anything changed."""
     file = sidecar_of(photo, naming)
+    if file.is_symlink() and not file.exists():
+        raise MlttaError(f"{file} is a link to a file that does not exist")
     held = _read(file) if file.exists() else None
     before, _ = _before(held, None, str(file))
     after = before
