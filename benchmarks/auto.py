@@ -67,7 +67,13 @@ def encode(backbone: Backbone, data: Dataset, workers: int | None, cache: bool) 
             for spec in specs:
                 found[spec].append(item.features[spec])
     return Images(
-        data, Encoded({spec: torch.stack([torch.as_tensor(row) for row in rows]).to(backbone.device) for spec, rows in found.items()})
+        data,
+        Encoded(
+            {
+                spec: torch.stack([torch.as_tensor(row) for row in rows]).to(backbone.device)
+                for spec, rows in found.items()
+            }
+        ),
     )
 
 
