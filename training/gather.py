@@ -55,7 +55,7 @@ def table(result: dict[str, Any]) -> str:
 
 def record(photo: Photo) -> dict[str, Any]:
     """What is written about a photo beside it."""
-    facts = {"photo": f"{photo.blob}.webp", "labels": photo.labels, "unknown": photo.unknown}
+    facts = {"photo": f"{photo.blob}.jpg", "labels": photo.labels, "unknown": photo.unknown}
     more = {"terms": photo.terms, "source": photo.source, "also": photo.sources}
     return {**facts, **more, "group": photo.group, "held_out": photo.held_out}
 

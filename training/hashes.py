@@ -11,6 +11,7 @@ from PIL import Image
 
 BITS = 64
 SMALL = 4  # side of the thumbnail that confirms a pair
+ROWS = 256  # hashes compared with others at a time
 CLOSE = 12.0  # mean difference of two thumbnails of the same picture, of 255
 
 Hashes = NDArray[np.uint64]
@@ -35,13 +36,12 @@ def alike(first: bytes, second: bytes) -> bool:
     return bool(np.abs(a - b).mean() <= CLOSE)
 
 
-def distances(one: Hashes, other: Hashes) -> NDArray[np.int64]:
+def distances(one: Hashes, other: Hashes) -> NDArray[np.uint8]:
     """Number of bits in which two arrays of hashes differ, by broadcasting."""
     rest = one ^ other
-    count = np.zeros(rest.shape, np.int64)
-    for byte in range(0, BITS, 8):
-        count += _ONES[((rest >> np.uint64(byte)) & np.uint64(255)).astype(np.intp)]
-    return count
+    if hasattr(np, "bitwise_count"):  # NumPy 2
+        return np.asarray(np.bitwise_count(rest), np.uint8)
+    return _ONES[rest[..., None].view(np.uint8)].sum(-1, dtype=np.uint8)
 
 
 def pairs(hashes: Hashes, distance: int) -> Pairs:
@@ -58,26 +58,27 @@ def pairs(hashes: Hashes, distance: int) -> Pairs:
         starts = np.flatnonzero(np.r_[True, np.diff(band[order]) != 0, True])
         for start, end in pairwise(starts):
             members = order[start:end]  # in ascending order, as the sort is stable
-            for place, i in enumerate(members[:-1], 1):
-                others = members[place:]
-                rest = hashes[i] ^ hashes[others]
-                near = distances(hashes[i], hashes[others])
-                new = near <= distance
+            for low in range(0, len(members) - 1, ROWS):
+                near = distances(hashes[members[low : low + ROWS], None], hashes[members[low:]])
+                one, other = np.nonzero(np.triu(near <= distance, 1))
+                i, j = members[low + one], members[low + other]
+                new = np.ones(len(i), bool)
                 for before in masks[:k]:
-                    new &= (rest & before) != 0  # else an earlier band has the pair
+                    new &= ((hashes[i] ^ hashes[j]) & before) != 0  # else an earlier band has the pair
                 if new.any():
-                    found.append(np.stack([np.full(new.sum(), i), others[new], near[new]], axis=1))
+                    found.append(np.stack([i, j, near[one, other]], axis=1)[new])
     every = np.concatenate(found)
     return every[np.lexsort((every[:, 1], every[:, 0]))]
 
 
 def nearest(hashes: Hashes, others: Hashes, distance: int) -> Pairs:
     """Pairs of a hash and one of other hashes, by their positions, of at most some distance."""
-    found = []
-    for i, own in enumerate(hashes):
-        near = distances(own, others)
-        found += [(i, int(j), int(near[j])) for j in np.flatnonzero(near <= distance)]
-    return np.array(found, np.int64).reshape(-1, 3)
+    found = [np.zeros((0, 3), np.int64)]
+    for low in range(0, len(hashes), ROWS):
+        near = distances(hashes[low : low + ROWS, None], others)
+        i, j = np.nonzero(near <= distance)
+        found.append(np.stack([low + i, j, near[i, j]], axis=1))
+    return np.concatenate(found)
 
 
 def groups(n: int, links: Sequence[tuple[int, int]]) -> list[int]:
@@ -96,4 +97,4 @@ def groups(n: int, links: Sequence[tuple[int, int]]) -> list[int]:
     return [root(i) for i in range(n)]
 
 
-_ONES = np.array([bin(i).count("1") for i in range(256)], np.int64)
+_ONES = np.array([bin(i).count("1") for i in range(256)], np.uint8)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
+
+AHEAD = (
+    64  # blobs asked for before they are read: git unpacks them meanwhile, and the names fit into the pipe
+)
 
 
 class Entry(NamedTuple):
@@ -57,11 +62,16 @@ def read(directory: Path, blobs: Iterable[str]) -> Iterator[tuple[str, bytes | N
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
+        asked: deque[str] = deque()
         for blob in blobs:
             process.stdin.write(f"{blob}\n".encode())
             process.stdin.flush()
-            yield blob, _answer(process.stdout)
+            asked.append(blob)
+            if len(asked) > AHEAD:
+                yield asked.popleft(), _answer(process.stdout)
         process.stdin.close()
+        while asked:
+            yield asked.popleft(), _answer(process.stdout)
 
 
 def _answer(stream: IO[bytes]) -> bytes | None:

@@ -44,14 +44,15 @@ class Photo:
 
 
 def opened(data: bytes, short: int) -> tuple[Image.Image, tuple[int, int]]:
-    """A picture, upright and not much larger than needed, and its size in the file."""
+    """A picture, upright and less than twice as large as needed if it is a JPEG, and its size in the file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         image = Image.open(io.BytesIO(data))
         size = image.size
-        image.draft("RGB", (2 * short, 2 * short))
+        image.draft("RGB", (short, short))
         image.load()
-        return ImageOps.exif_transpose(image), size
+        ImageOps.exif_transpose(image, in_place=True)
+        return image, size
 
 
 def examine(directory: Path, size: tuple[int, int] | None, photos: Sequence[Photo]) -> list[Photo]:

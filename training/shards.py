@@ -1,4 +1,4 @@
-"""Write photos as shards: tar files of WebP, each with a JSONL file, and a manifest of checksums."""
+"""Write photos as shards: tar files of JPEG, each with a JSONL file, and a manifest of checksums."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from training import repository
 
 PIECE = 60 * 10**6  # bytes of the largest shard
 CHUNK = 100  # photos that a process writes at a time
-QUALITY = 85
+QUALITY = 80  # about as large as WebP at 80 and ten times faster
 Work = tuple[
     str, int, str, dict[str, Any]
 ]  # git directory, short side, blob, what is written about the photo
 
 
 def encode(data: bytes, short: int) -> bytes:
-    """A picture as WebP, upright, with a short side of at most some pixels."""
+    """A picture as JPEG, upright, with a short side of at most some pixels."""
     file = Image.open(io.BytesIO(data))
-    file.draft("RGB", (2 * short, 2 * short))
+    file.draft("RGB", (short, short))
     image: Image.Image = ImageOps.exif_transpose(file).convert("RGB")
     scale = min(1.0, short / min(image.size))
     if scale < 1:
         width, height = (max(1, round(side * scale)) for side in image.size)
         image = image.resize((width, height), Image.Resampling.BICUBIC)
     buffer = io.BytesIO()
-    image.save(buffer, "WEBP", quality=QUALITY)
+    image.save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()
 
 
@@ -53,7 +53,7 @@ def write(out: Path, work: Sequence[Work], each: Callable[..., Iterable[Any]], p
 
     Returns the number of shards.
     """
-    text = json.dumps([(short, blob, facts, QUALITY, piece) for _, short, blob, facts in work])
+    text = json.dumps([(short, blob, facts, "JPEG", QUALITY, piece) for _, short, blob, facts in work])
     key = hashlib.sha256(text.encode()).hexdigest()
     manifest = out / "manifest.json"
     done: dict[str, Any] = {"key": key, "photos": [], "parts": {}}

@@ -100,9 +100,9 @@ def test_shards_read_back_and_match_their_checksums(world, tmp_path):
                 for facts, member in zip(map(json.loads, lines), tar, strict=True):
                     assert facts["photo"] == member.name
                     image = Image.open(tar.extractfile(member))
-                    assert (image.format, min(image.size)) == ("WEBP", 100)
+                    assert (image.format, min(image.size)) == ("JPEG", 100)
                     found[facts["photo"]] = facts
-    assert sorted(found) == sorted(f"{p.blob}.webp" for p in photos if not p.fault)
+    assert sorted(found) == sorted(f"{p.blob}.jpg" for p in photos if not p.fault)
     both = next(facts for facts in found.values() if facts["also"])
     assert {both["source"], *both["also"]} == {"a/zoo", "b/many"}
     assert {"cat", "animal", "thing"} <= set(both["labels"])
