@@ -1,7 +1,6 @@
 """Calibration of the judge: the factor for its logits that makes its confidence match its accuracy.
 
-    python -m training.certainty --pieces WORK/pieces --images 160 --sizes 288 --sharper 1 1.5
-    python -m training.certainty --pieces WORK/pieces --images 160 --sizes 448 608 --sharper 1 1.5 3 --window 4
+    python -m training.certainty --pieces WORK/pieces --images 160 --sharper 1 1.5 --window 3
 
 For whole images: the entropy of its probabilities, its accuracy on ImageNet photos, and the mean negative
 log-probability of their class. For windows: accuracy by confidence; windows that show something other than the photo's
@@ -52,19 +51,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--pieces", type=Path, required=True, help="pieces (or unpacked pack) from prepare")
     parser.add_argument("--images", type=int, default=160, help="number of images of each set")
-    parser.add_argument("--sizes", type=int, nargs="+", default=(288,), help="input sizes")
+    parser.add_argument("--size", type=int, default=288, help="input size (default: 288)")
     parser.add_argument("--sharper", type=float, nargs="+", default=(1.0, 1.5), help="factors to try")
     parser.add_argument("--window", type=int, help="window size in locations")
     parser.add_argument("--store", type=int, default=288, help="size of the images in memory")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args(argv)
     material = Material(
-        pack.unpacked(args.pieces), torch.device(args.device), args.store, (0, 0), args.images
+        pack.unpacked(args.pieces), torch.device(args.device), None, args.store, (0, 0), args.images
     )
-    judge = Judge(material.folder, material.images, args.sizes)
+    judge = Judge(material.folder, material.images, args.size)
+    every = judge.logits(torch.arange(len(material.images), device=material.device))
     classes = torch.tensor(material.classes, device=material.device)
     for factor in args.sharper:
-        logits = factor * judge.logits.float()
+        logits = factor * every
         said = [on_the_whole(logits, classes)]
         said += [by_windows(logits, classes, args.window)] if args.window else []
         print(f"times {factor:g}: " + "; ".join(said))

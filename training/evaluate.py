@@ -3,8 +3,8 @@
     python -m training.evaluate --model RUN --voc VOC --coco COCO [--captions texts.txt] [--out figures.json]
 
 One vector: prompt "a photo of a {}.", the model's own preprocessing, scores by raw cosine and by softmax over the
-labels at the checkpoint's logit scale. Local views: the mean of seven templates, windows of 320 pixels (fast) and
-of 224, 320 and 512 (auto), with and without a voting caption base. With bootstrap intervals over images.
+labels at the checkpoint's logit scale. Local views: the mean of seven templates, windows at 224 pixels (fast) and at
+336 (auto), with and without a voting caption base. With bootstrap intervals over images.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Answers:
             seen = views(self.model, pictures, self.scales)
             for kind, voters in ways.items():
                 every = answers(seen, text, self.model.logit_scale.exp(), voters)
-                found |= {f"fast{kind}": every[1], f"auto{kind}": every.mean(0)}
+                found |= {f"fast{kind}": every[1], f"auto{kind}": every[-1]}
             for way, scores in found.items():
                 rows.setdefault(way, []).append(scores.float().cpu())
         return {way: torch.cat(parts).numpy() for way, parts in rows.items()}
@@ -131,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--first", type=int, help="use only the first N images of each set")
     parser.add_argument("--draws", type=int, default=1000, help="number of bootstrap samples")
     parser.add_argument(
-        "--views", type=Scale.parse, nargs="+", default=AUTO, help="such as 224 320x3x1 512x4x2"
+        "--views", type=Scale.parse, nargs="+", default=AUTO, help="such as 196 224x3x1 336x3x1"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")

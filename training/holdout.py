@@ -27,12 +27,10 @@ from training import pack
 from training.compose import mosaic
 from training.imagenet_words import PARTIAL, WITHOUT_PEOPLE
 from training.images import even_parts, squashed
-from training.judge import Judge
 from training.lists import Lists
 from training.material import Material, Rows
 from training.rule import AUTO, Scale, answers, views
 from training.supervision import class_labels, group
-from training.windows import features, locations
 
 WATCHED = ("person", "dog")  # frequent false positives of earlier models
 FEWEST = 5  # minimum positives of a noun
@@ -44,7 +42,7 @@ def measure(model: CLIP, material: Material, scales: Sequence[Scale] = AUTO) -> 
     """Caption retrieval, and noun mAP in percent with one vector and with local views.
 
     Args:
-        scales: the first is one vector, the second is "fast", all of them are "auto".
+        scales: the first is one vector, the second is "fast", the last is "auto".
     """
     split, nouns = material.split, material.nouns
     flickr, samples = material.pool(split.kept_flickr), material.pool(split.kept_samples)
@@ -70,9 +68,6 @@ def measure(model: CLIP, material: Material, scales: Sequence[Scale] = AUTO) -> 
     if len(samples):
         groups = np.random.default_rng(0).integers(len(samples), size=(len(samples), 4))
         mixed = np.where((shown[groups] == 1).any(1), 1, shown[groups].min(1)).astype(np.int8)
-        judge = Judge(material.folder, torch.cat([flickr, samples]), [224])
-        for way, size, window in (("one", 224, 0), ("fast", 320, 3)):
-            figures[f"classifier KL {way}"] = disagreement(model, material, judge, size, window)
         for name, images, labels in (("samples", samples, shown), ("mosaics", _four(samples, groups), mixed)):
             used = chosen(material, labels)
             for way, found in ask(model, material, images, used, scales).items():
@@ -110,33 +105,16 @@ def ask(
     for part in even_parts(len(images), 32, images.device):
         pictures = {s.size: squashed(images[part], s.size) for s in scales}
         found.append(answers(views(model, pictures, scales), text, model.logit_scale.exp()))
-    one, fast, *_ = every = torch.cat(found, 1)[:, : len(images)]
-    return {"one": one, "fast": fast, "auto": every.mean(0)}
-
-
-@torch.inference_mode()
-def disagreement(model: CLIP, material: Material, judge: Judge, size: int, window: int) -> float:
-    """KL divergence in nats between a model's ImageNet classification and a judge's on the same images.
-
-    It shows whether the model retains, on images it was not trained on, the knowledge of its original classifier.
-    """
-    images = judge.images
-    text, scale = _encoded(model, material, material.sentences.classes[:, 0]), model.logit_scale.exp()
-    found = []
-    for part in even_parts(len(images), 64, images.device):
-        pictures = squashed(images[part], size)
-        said = judge.now(pictures, window)  # (n * V, 1000)
-        z = features(model, locations(model, pictures), window).flatten(0, 1)
-        found.append(
-            F.kl_div((scale * z @ text.T).log_softmax(-1), said, reduction="none").sum(-1).view(len(part), -1)
-        )
-    return float(torch.cat(found)[: len(images)].mean())
+    one, fast, *_, large = torch.cat(found, 1)[:, : len(images)]
+    return {"one": one, "fast": fast, "auto": large}
 
 
 def _by_one_vector(model: CLIP, material: Material, images: Tensor, labels: Labels) -> dict[str, float]:
     """Recall of an image's captions, and of all nouns, as in runs before local views."""
     parts = even_parts(len(images), 64, images.device)
-    z = torch.cat([clip.encode_image(model, squashed(images[part], 224)) for part in parts])[: len(images)]
+    z = torch.cat([clip.encode_image(model, squashed(images[part], clip.SIDE)) for part in parts])[
+        : len(images)
+    ]
     rows = material.sentences.captions[material.split.kept_flickr]
     order = (z @ _encoded(model, material, rows.ravel()).T).argsort(1, descending=True).cpu().numpy()
     own = order // rows.shape[1] == np.arange(len(rows))[:, None]
@@ -179,15 +157,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--keep", type=int, nargs=2, default=(400, 100), help="held-out Flickr8k and ImageNet images"
     )
     parser.add_argument("--trial", type=int, help="use only N images of each set, for a trial")
-    parser.add_argument("--store", type=int, default=288, help="size of the images in memory")
+    parser.add_argument("--store", type=int, default=256, help="size of the images in memory")
     parser.add_argument(
-        "--views", type=Scale.parse, nargs="+", default=AUTO, help="such as 224 320x3x1 512x4x2"
+        "--views", type=Scale.parse, nargs="+", default=AUTO, help="such as 196 224x3x1 336x3x1"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
     args = parser.parse_args(argv)
     device = torch.device(args.device)
-    material = Material(pack.unpacked(args.pieces), device, args.store, tuple(args.keep), args.trial)
+    material = Material(pack.unpacked(args.pieces), device, None, args.store, tuple(args.keep), args.trial)
     figures = measure(clip.read(args.model)[0].to(device), material, args.views)
     for name, value in figures.items():
         print(f"{name:20} {value:6.2f}")

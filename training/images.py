@@ -16,18 +16,22 @@ from torch.nn import functional as F
 
 
 def decode(path: Path, index: Sequence[tuple[str, int, int]], side: int) -> Tensor:
-    """Decode all images of a set, squashed to (n, 3, side, side) bytes."""
+    """Decode all images of a file, squashed to (n, 3, side, side) bytes."""
     data = path.read_bytes()
-    out = torch.empty(len(index), 3, side, side, dtype=torch.uint8)
+    return decoded([data[start : start + size] for _, start, size in index], side)
+
+
+def decoded(images: Sequence[bytes], side: int) -> Tensor:
+    """Decode images, squashed to (n, 3, side, side) bytes."""
+    out = torch.empty(len(images), 3, side, side, dtype=torch.uint8)
 
     def one(row: int) -> None:
-        _, start, size = index[row]
-        image = Image.open(io.BytesIO(data[start : start + size])).convert("RGB")
+        image = Image.open(io.BytesIO(images[row])).convert("RGB")
         pixels = np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
         out[row] = torch.from_numpy(pixels.copy()).permute(2, 0, 1)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(one, range(len(index))))
+        list(pool.map(one, range(len(images))))
     return out
 
 

@@ -12,19 +12,22 @@ from torch.nn import functional as F
 from training import losses
 from training import model as clip
 from training.compose import cut
-from training.judge import Judges
+from training.images import squashed
+from training.judge import Judge
 from training.label_sentences import LabelSentences
 from training.lists import Lists
 from training.loop import Finish, Losses, make_steps
 from training.material import Material, Rows
 from training.optimise import Optimiser
-from training.pictures import Large, Pictures, Whole, geometry
+from training.pictures import WINDOW, Large, Pictures, Whole
 from training.progress import Log
 from training.recipe import Recipe
 from training.rule import SOFTER
 from training.supervision import NounSupervision, Targets
 from training.towers import Towers
 from training.windows import features, locations
+
+RELABEL_SIZE = 280
 
 
 @dataclass
@@ -43,16 +46,16 @@ class Words:
 class JointPhase:
     """State of the phase; `run` executes the steps."""
 
-    def __init__(self, material: Material, towers: Towers, judges: Judges, recipe: Recipe) -> None:
+    def __init__(self, material: Material, towers: Towers, judge: Judge, recipe: Recipe) -> None:
         self.material, self.towers, self.recipe = material, towers, recipe
         self.device, self.host = material.device, np.random.default_rng(recipe.seed)
         labels = material.labels.copy()
         labels[material.split.kept_flickr] = 0
         self.nouns = NounSupervision(
-            material.nouns, labels, material.classes, self.device,
+            material.nouns, labels, material.classes, self.device, material.given,
             weak=recipe.weak, passed_over=recipe.passed_over, balance=recipe.balance,
         )  # fmt: skip
-        self.pictures = Pictures(material, self.nouns, judges, recipe, self.host)
+        self.pictures = Pictures(material, self.nouns, judge, recipe, self.host)
         sentences, weight = material.sentences, self.nouns.noun_weight
         self.label_sentences = LabelSentences(sentences.connectives, sentences.noun_ids, weight)
         often = np.where(self.nouns.active, 1 / np.maximum(weight, 1e-9), 0.0)  # square root of the frequency
@@ -94,8 +97,8 @@ class JointPhase:
         """Losses on whole images."""
         r, t = self.recipe, self.towers
         with t.autocast():
-            z = t.model.visual(batch.pixels)
-        z, scale = F.normalize(z.float(), dim=-1), t.model.logit_scale.exp()
+            z = features(t.model, locations(t.model, batch.pixels), 0)[:, 0]
+        scale = t.model.logit_scale.exp()
         cosine, n = z @ words.nouns.T, len(batch.flickr)
         return {
             "contrastive": losses.contrastive(
@@ -112,13 +115,10 @@ class JointPhase:
 
     def by_windows(self, seen: Large, maps: Tensor, words: Words) -> Losses:
         """Losses on the windows of large images, given by their maps, and on the parts of composed images."""
-        r, t, size = self.recipe, self.towers, seen.pixels.shape[-1]
+        r, t = self.recipe, self.towers
         with t.autocast():
-            parts = cut(maps, *seen.layout)
-            views = features(t.model, parts, *geometry(size, max(parts.shape[-2:])))  # (parts, V, E)
-            across = features(
-                t.model, maps, *geometry(size, maps.shape[-1])
-            )  # (n, V, E), across the borders too
+            views = features(t.model, cut(maps, *seen.layout), WINDOW)  # (parts, V, E)
+            across = features(t.model, maps, WINDOW)  # (n, V, E), across the borders too
         scale = t.model.logit_scale.exp()
         noun = t.window_scale.exp() * views @ words.nouns.T + t.window_bias
         placed, columns = self.nouns.placed(seen.images, seen.judged), self.nouns.columns
@@ -135,6 +135,25 @@ class JointPhase:
             ),
         }  # fmt: skip
 
+    @torch.no_grad()
+    def relabel(self) -> dict[str, float]:
+        """Add the nouns that the model itself is sure of to images that were not labeled with everything they show."""
+        t, found = self.towers, 0.0
+        nouns = torch.cat([t.encode(part) for part in np.array_split(self.material.sentences.plain, 8)])
+        rows = self.rows_to_relabel()
+        for part in torch.split(rows, 128):
+            with t.autocast():
+                maps = locations(t.model, squashed(self.material.images[part], RELABEL_SIZE))
+                views = features(t.model, maps, WINDOW)
+            evidence = losses.somewhere(t.window_scale.exp() * views @ nouns.float().T + t.window_bias)
+            found += self.nouns.relabel(part, torch.sigmoid(evidence))
+        return {"added labels per image": found / max(len(rows), 1)}
+
+    def rows_to_relabel(self) -> Tensor:
+        """All training images."""
+        split = self.material.split
+        return torch.from_numpy(np.concatenate([split.flickr, split.samples, split.labeled])).to(self.device)
+
     def _asymmetric(self, logits: Tensor, targets: Targets) -> Tensor:
         weight = self.nouns.importance(targets)
         return losses.asymmetric(logits, targets.value, weight, self.recipe.gamma, self.recipe.margin)
@@ -143,6 +162,9 @@ class JointPhase:
         """Run the phase with the settings of the recipe."""
         r, t = self.recipe, self.towers
         optimiser = Optimiser(
-            t.parameters(), t.free, lr=r.lr, lr_image=r.lr_image, decay=r.decay, warmup=r.warmup, pull=r.pull
+            t.parameters(), t.free, lr=r.lr, lr_image=r.lr_image, decay=r.decay, warmup=r.warmup,
+            layer_decay=r.layer_decay,
+        )  # fmt: skip
+        make_steps(
+            "joint", r.steps, self.losses, t, optimiser, r, log, deadline, finish, {r.relabel: self.relabel}
         )
-        make_steps("joint", r.steps, self.losses, t, optimiser, r, log, deadline, finish)

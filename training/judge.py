@@ -1,14 +1,11 @@
 """The frozen ImageNet classifier: runs once on every upscaled image, and its logits for any part are read off.
 
 Its pooling is a mean and its last layer is linear, so the logits of a part are the mean of the logits at the
-locations in it. Upscaled images name more of their content than at the training size, but the mean over a large map is
-nearly uniform over all classes. Whole images are therefore judged on a smaller map than windows, and both with
-sharpened logits.
+locations in it. Means over many locations are flatter than what the classifier was trained for; logits are sharpened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +22,15 @@ from training.windows import pooled
 
 CLASSES = 1000
 AT_ONCE = 64  # batch size
-CELL = 32  # stride of a map in pixels
+SAMPLE = 1024  # images on which directions are found
+
+
+class Code(NamedTuple):
+    """Logits are `mean + basis @ (step * code)`."""
+
+    mean: Tensor  # (1000,)
+    basis: Tensor  # (1000, rank)
+    step: Tensor  # (rank,)
 
 
 def classifier(path: Path, device: torch.device) -> nn.Module:
@@ -36,62 +41,69 @@ def classifier(path: Path, device: torch.device) -> nn.Module:
     return model.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
-class Judges(NamedTuple):
-    """The judges of whole images and of windows."""
-
-    whole: Judge
-    windows: Judge
-
-
 class Judge:
     """One or several classifiers, with their logits for every image.
 
-    Logits are averaged over classifiers and input sizes. All images are processed before the first result, with a
-    constant batch size.
+    Logits are averaged over the classifiers. They are kept as bytes along the main directions of their variation, which
+    takes an eighth of the memory. All images are processed before the first result, with a constant batch size.
 
     Args:
         pack: folder with the weights.
         images: all images (n, 3, s, s) as bytes.
-        sizes: input sizes; the first determines the grid.
+        size: input size.
         sharper: factor for the averaged logits.
+        rank: number of directions.
     """
 
-    def __init__(self, pack: Path, images: Tensor, sizes: Sequence[int], sharper: float = 1.0) -> None:
-        self.images, self.sizes, self.sharper, self.device = images, sizes, sharper, images.device
+    def __init__(self, pack: Path, images: Tensor, size: int, sharper: float = 1.0, rank: int = 256) -> None:
+        self.images, self.size, self.sharper, self.rank = images, size, sharper, rank
+        self.device = images.device
         self.models = [classifier(path, self.device) for path in sorted(pack.glob("tf_*.safetensors"))]
         if not self.models:
             raise FileNotFoundError(f"{pack} contains no classifier: rerun training.prepare")
-        self.cells = sizes[0] // CELL
+
+    @torch.no_grad()
+    def logits(self, rows: Tensor) -> Tensor:
+        """Logits (n, 1000, cells, cells) of some images."""
+        x = squashed(self.images[rows], self.size)
+        return self.sharper * torch.stack([self._see(model, x) for model in self.models]).mean(0)
 
     @cached_property
     @torch.no_grad()
-    def logits(self) -> Tensor:
-        """Logits of all images (n, 1000, cells, cells), computed on first use."""
-        shape = (len(self.images), CLASSES, self.cells, self.cells)
-        logits = torch.empty(shape, dtype=torch.half, device=self.device)
+    def _code(self) -> Code:
+        """The directions, found on a sample of the images."""
+        sample = torch.linspace(
+            0, len(self.images) - 1, min(SAMPLE, len(self.images)), device=self.device
+        ).long()
+        found = [self.logits(part).permute(0, 2, 3, 1).flatten(0, 2) for part in torch.split(sample, AT_ONCE)]
+        logits = torch.cat(found)
+        mean = logits.mean(0)
+        covariance = (logits - mean).T @ (logits - mean) / len(logits)
+        basis = torch.linalg.eigh(covariance).eigenvectors.flip(1)[:, : self.rank]  # (1000, rank)
+        step = ((logits - mean) @ basis).abs().amax(0) / 127
+        return Code(mean, basis, step.clamp(min=1e-6))
+
+    @cached_property
+    @torch.no_grad()
+    def kept(self) -> Tensor:
+        """The coded logits (n, rank, cells, cells) of all images, computed on first use."""
+        mean, basis, step = self._code
+        found = torch.empty(0)
         for part in even_parts(len(self.images), AT_ONCE, self.device):
-            views = [squashed(self.images[part], size) for size in self.sizes]
-            seen = [self._see(model, x) for model in self.models for x in views]
-            logits[part] = (self.sharper * torch.stack(seen).mean(0)).half()
-        return logits
+            own = self.logits(part)
+            if not len(found):
+                shape = (len(self.images), basis.shape[1], *own.shape[2:])
+                found = torch.empty(shape, dtype=torch.int8, device=self.device)
+            coded = torch.einsum("nchw,cr->nrhw", own - mean[:, None, None], basis) / step[:, None, None]
+            found[part] = coded.round().clamp(-127, 127).to(torch.int8)
+        return found
 
     def _see(self, model: nn.Module, x: Tensor) -> Tensor:
         """Logits (n, 1000, cells, cells) at the grid's locations."""
         with torch.autocast(x.device.type, torch.bfloat16, enabled=x.is_cuda):
             maps = model.forward_features(x)  # type: ignore[operator]
-        maps = F.adaptive_avg_pool2d(maps.float(), self.cells)
         last: nn.Linear = model.classifier  # type: ignore[assignment]
-        return F.conv2d(maps, last.weight[:, :, None, None], last.bias)
-
-    @torch.no_grad()
-    def now(self, pixels: Tensor, window: int, stride: int = 1) -> Tensor:
-        """Probabilities (n * V, 1000) in the windows of new images, at their given size."""
-        found = []
-        for model in self.models:
-            maps = pooled(model.forward_features(pixels), window, stride)  # type: ignore[operator]
-            found.append(model.classifier(maps).float())  # type: ignore[operator]
-        sharper = self.sharper if window else 1.0
-        return (sharper * torch.stack(found).mean(0)).softmax(-1).flatten(0, 1)
+        return F.conv2d(maps.float(), last.weight[:, :, None, None], last.bias)
 
     def __call__(self, rows: Rows, boxes: Tensor, grid: tuple[int, int]) -> Tensor:
         """Logits (n, 1000, *grid) of crops of images, on a grid of locations.
@@ -99,9 +111,11 @@ class Judge:
         Args:
             boxes: (n, 2, 3) locations of the crops, as returned by `images.crops`.
         """
-        own = self.logits[torch.from_numpy(rows).to(self.device)].float()
-        where = F.affine_grid(boxes, [len(rows), CLASSES, *grid], align_corners=False)
-        return F.grid_sample(own, where, "bilinear", padding_mode="border", align_corners=False)
+        own = self.kept[torch.from_numpy(rows).to(self.device)].float()
+        mean, basis, step = self._code
+        where = F.affine_grid(boxes, [len(rows), basis.shape[1], *grid], align_corners=False)
+        read = F.grid_sample(own, where, "bilinear", padding_mode="border", align_corners=False)
+        return torch.einsum("nrhw,cr->nchw", read, basis * step) + mean[:, None, None]
 
 
 def in_windows(logits: Tensor, window: int, stride: int = 1) -> Tensor:

@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,15 +57,19 @@ class Labeled:
         return found
 
 
-def read(folder: Path, held_out: bool) -> Labeled:
-    """The photos held out, or all others, from shards that match their checksums."""
+def read(folder: Path, held_out: bool, without: Collection[str] = ()) -> Labeled:
+    """The photos held out, or all others, from shards that match their checksums.
+
+    Args:
+        without: labels whose photos are left out.
+    """
     parts: dict[str, str] = json.loads((folder / "manifest.json").read_text())["parts"]
     about = json.loads((folder / "sources.json").read_text())
     facts, images = [], []
     for name in sorted(own for own in parts if own.endswith(".tar")):
         tape, lines = _checked(folder / name, parts), _checked(folder / f"{name[:-4]}.jsonl", parts)
         for own, data in zip(map(json.loads, lines.decode().splitlines()), _members(tape), strict=True):
-            if own["held_out"] == held_out:
+            if own["held_out"] == held_out and not set(without) & set(own["labels"]):
                 facts.append(own)
                 images.append(data)
     annotates = {own["source"]: frozenset(own["annotates"]) for own in about}

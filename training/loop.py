@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -29,17 +30,22 @@ def make_steps(
     log: Log,
     deadline: float,
     finish: Finish,
+    between: Mapping[float, Callable[[], dict[str, float]]] = MappingProxyType({}),
 ) -> None:
     """Run the steps; the schedule is shortened to end by `deadline` (`time.time()`).
 
     Args:
         phase: name of the phase in the log.
         losses: returns all losses of one step, each weighted by the setting ``w_`` plus its name.
+        between: what is done once when a progress is reached; its figures are logged.
     """
+    waiting = dict(between)
     begin, average = time.time(), Average(towers.model, recipe.ema)
     for step in range(steps):
         progress = max((step + 1) / steps, (time.time() - begin) / max(deadline - begin, 1e-9))
         optimiser.rate(progress)
+        for due in [own for own in waiting if 0 < own <= progress < 1]:
+            log(phase=phase, step=step, **waiting.pop(due)())
         parts = losses()
         loss = sum(
             (getattr(recipe, f"w_{k}") * v for k, v in parts.items()), torch.zeros((), device=towers.device)

@@ -15,37 +15,49 @@ from open_clip.tokenizer import SimpleTokenizer
 from torch import Tensor
 from torch.nn import functional as F
 
-from training import minilm, pack
-from training.images import decode
+from training import minilm, pack, photo_labels
+from training.images import decode, decoded
 from training.label_sentences import CONNECTIVES
+from training.labeled import Labeled
 from training.texts import Texts, token_ids
 from training.wording import PLAIN, SIMPLE
 
 Rows = NDArray[np.int64]
 CONTEXT = 40  # tokens of the longest text
+WEAK_LABELED = 0.25  # reliability of a noun's absence from a photo whose labels do not mention it
 
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of the training and held-out images, Flickr8k and ImageNet."""
+    """Rows of the training and held-out images: captioned, ImageNet's, labeled."""
 
     flickr: Rows
     samples: Rows
     kept_flickr: Rows
     kept_samples: Rows
+    labeled: Rows
+    shares: NDArray[np.float64]  # probabilities of drawing each labeled photo
 
     @classmethod
-    def of(cls, flickr: int, samples: int, keep_flickr: int, keep_samples: int) -> Split:
-        """Split the data; the held-out images are the same in every run. ImageNet's rows follow Flickr8k's."""
+    def of(
+        cls, flickr: int, samples: int, keep_flickr: int, keep_samples: int, shares: NDArray[np.float64]
+    ) -> Split:
+        """Split the data; the held-out images are the same in every run. Rows follow each other in this order."""
         first = np.random.default_rng(1234).permutation(flickr)
         second = np.random.default_rng(1234).permutation(samples) + flickr
-        return cls(first[keep_flickr:], second[keep_samples:], first[:keep_flickr], second[:keep_samples])
+        labeled = np.arange(len(shares)) + flickr + samples
+        kept = first[:keep_flickr], second[:keep_samples]
+        return cls(first[keep_flickr:], second[keep_samples:], *kept, labeled, shares)
 
-    def drawn(self, n: int, imagenet: float, host: np.random.Generator) -> tuple[Rows, Rows]:
-        """Sample training images: Flickr8k's without repetition, and a fraction of ImageNet's."""
+    def drawn(self, n: int, imagenet: float, labeled: float, host: np.random.Generator) -> tuple[Rows, Rows]:
+        """Sample training images: captioned ones without repetition, and fractions of ImageNet's and labeled ones."""
         samples = round(n * imagenet)
-        flickr = host.choice(self.flickr, min(n - samples, len(self.flickr)), replace=False)
-        return flickr, host.choice(self.samples, samples)
+        more = round(n * labeled) if len(self.labeled) else 0
+        count = min(n - samples - more, len(self.flickr))
+        others = [host.choice(self.samples, samples)]
+        if more:
+            others.append(host.choice(self.labeled, more, p=self.shares))
+        return host.choice(self.flickr, count, replace=False), np.concatenate(others)
 
 
 class Sentences:
@@ -134,10 +146,11 @@ class Sentences:
 
 
 class Material:
-    """Sentences, images and labels of a pack.
+    """Sentences, images and labels of a pack, and labeled photos.
 
     Args:
         folder: the pack.
+        labeled: photos to train on, with their labels.
         store: size at which images are stored.
         keep: held-out Flickr8k and ImageNet images.
         trial: use only this many images of each set, for a trial.
@@ -147,7 +160,8 @@ class Material:
         self,
         folder: Path,
         device: torch.device,
-        store: int = 288,
+        labeled: Labeled | None = None,
+        store: int = 256,
         keep: tuple[int, int] = (400, 100),
         trial: int | None = None,
     ) -> None:
@@ -157,11 +171,18 @@ class Material:
             index = pack.first(index, trial)
         self.nouns, self.classes = index["nouns"], index["classes"]
         self.sentences = Sentences(folder, index, device)
-        flickr = decode(folder / pack.FLICKR, index["flickr"], store)
-        samples = decode(folder / pack.IMAGENET, index["imagenet"], store)
-        self.images = torch.cat([flickr, samples]).to(device)  # (n, 3, store, store) bytes
-        self.split = Split.of(len(flickr), len(samples), *keep)
-        self.labels: NDArray[np.int8] = np.load(folder / pack.LABELS)["labels"][: len(flickr)]
+        sets = [decode(folder / pack.FLICKR, index["flickr"], store)]
+        sets.append(decode(folder / pack.IMAGENET, index["imagenet"], store))
+        self.labels: NDArray[np.int8] = np.load(folder / pack.LABELS)["labels"][: len(sets[0])]
+        self.given, shares = None, np.zeros(0)
+        if labeled and labeled.images:
+            sets.append(decoded(labeled.images, store))
+            self.given = photo_labels.read(
+                labeled, self.nouns, self.sentences.similarity, self.labels, WEAK_LABELED
+            )
+            shares = photo_labels.shares(self.given[0])
+        self.images = torch.cat(sets).to(device)  # (n, 3, store, store) bytes
+        self.split = Split.of(len(sets[0]), len(sets[1]), *keep, shares)
 
     def pool(self, rows: NDArray[Any]) -> Tensor:
         """Some images, as bytes."""

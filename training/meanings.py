@@ -14,6 +14,11 @@ from training.sources import SHOW_PEOPLE, Source
 EVERYDAY = Path(__file__).parents[1] / "src/mltta/assets/labels/everyday.json"
 
 
+def everyday() -> list[str]:
+    """The names of the everyday labels."""
+    return [label["name"] for label in json.loads(EVERYDAY.read_text(encoding="utf-8"))]
+
+
 @cache
 def names() -> dict[str, str]:
     """The vocabulary's name for each word, by the word's key: everyday labels, their synonyms, nouns."""

@@ -1,4 +1,4 @@
-"""The embedded model: an open_clip CLIP with an EfficientNet-Lite2 and a small causal text transformer."""
+"""The embedded model: an open_clip CLIP with ten blocks of a ViT-S/14 and a small causal text transformer."""
 
 from __future__ import annotations
 
@@ -12,21 +12,31 @@ from open_clip.model import CLIP
 from open_clip.tokenizer import SimpleTokenizer
 from safetensors.torch import load, load_file, save_file
 
+from training import vit
+
 WEIGHTS = "open_clip_model.safetensors"
 PART = 15 * 2**20
+SIDE = 196  # native input size
 PREPROCESS = {
-    "size": 224, "mode": "RGB", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], "interpolation": "bicubic",
+    "size": SIDE, "mode": "RGB", "mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5], "interpolation": "bicubic",
     "resize_mode": "squash", "fill_color": 0,
 }  # fmt: skip
 
 
 def config(
-    vocab_size: int, context_length: int = 40, embed_dim: int = 384, width: int = 256, layers: int = 6
+    vocab_size: int,
+    context_length: int = 40,
+    embed_dim: int = 384,
+    width: int = 192,
+    layers: int = 6,
+    image_width: int = 384,
+    blocks: int = 10,
 ) -> dict[str, Any]:
     """open_clip's configuration of the model; width and layers are those of the text tower."""
     vision = {
-        "timm_model_name": "tf_efficientnet_lite2", "timm_model_pretrained": False, "timm_pool": "avg",
-        "timm_proj": "linear", "timm_proj_bias": True, "image_size": 224,
+        "image_size": SIDE, "patch_size": vit.PATCH, "width": image_width, "head_width": vit.HEAD,
+        "layers": blocks, "ls_init_value": 1e-5, "no_ln_pre": True, "pool_type": "avg",
+        "norm_kwargs": {"eps": 1e-6},
     }  # fmt: skip
     text = {
         "context_length": context_length, "vocab_size": vocab_size,
@@ -40,10 +50,12 @@ def build(model_cfg: dict[str, Any]) -> CLIP:
     return CLIP(**model_cfg)
 
 
-def start_from_classifier(model: CLIP, weights: dict[str, torch.Tensor]) -> None:
-    """Initialize the image tower with the ImageNet classifier's weights, except for the last layer."""
-    body = {k: v.float() if v.is_floating_point() else v for k, v in weights.items() if "classifier" not in k}
-    model.visual.trunk.load_state_dict(body, strict=True)
+def start_from_vit(model: CLIP, weights: dict[str, torch.Tensor]) -> None:
+    """Initialize the image tower with the first blocks of the pretrained one; the projection stays random."""
+    state = vit.first_blocks({k: v.float() for k, v in weights.items()}, model.visual.transformer.layers)
+    missing, unexpected = model.visual.load_state_dict(state, strict=False)
+    if missing != ["proj"] or unexpected:
+        raise ValueError(f"the tower's weights do not fit: {missing} are missing, {unexpected} are unknown")
 
 
 def encode_text(model: CLIP, tokens: torch.Tensor, length: int) -> torch.Tensor:

@@ -103,9 +103,13 @@ def curated() -> list[str]:
 
 
 def vocabulary(
-    keywords: Iterable[str], lemmas: Iterable[str], captions: Iterable[str], at_least: int = 4
+    keywords: Iterable[str],
+    lemmas: Iterable[str],
+    captions: Iterable[str],
+    others: Iterable[str] = (),
+    at_least: int = 4,
 ) -> list[str]:
-    """The nouns of the supervision: keywords, curated and coarse words, ImageNet names found in captions."""
+    """The nouns of the supervision: keywords, curated, coarse and other words, ImageNet names found in captions."""
     counts: dict[str, int] = {}
     for caption in captions:
         for gram in grams(caption):
@@ -113,6 +117,7 @@ def vocabulary(
     nouns = dict.fromkeys(" ".join(k.split()) for k in keywords)
     nouns.update(dict.fromkeys(curated()))
     nouns.update(dict.fromkeys(COARSE))
+    nouns.update(dict.fromkeys(others))
     seen = {key_of(n) for n in nouns}
     for lemma in lemmas:
         key = key_of(lemma)

@@ -1,8 +1,9 @@
-"""The optimizer, its schedule, weight averaging and the decay towards the classifier's weights."""
+"""The optimizer, its schedule and weight averaging."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 
 import torch
@@ -15,42 +16,38 @@ class Optimiser:
     """AdamW over parameter groups of the towers, with warm-up, cosine decay and gradient clipping.
 
     Args:
-        parameters: by name; the image tower's trunk uses `lr_image`. With 0 the image side is frozen.
+        parameters: by name; the image tower without its projection uses `lr_image`. With 0 the image side is frozen.
         free: scales and biases.
-        pull: decay of the trunk's parameters towards their initial values.
+        layer_decay: factor of the learning rate from one block of the image tower to the block before it.
     """
 
     def __init__(
         self, parameters: Mapping[str, nn.Parameter], free: Iterable[nn.Parameter], *,
-        lr: float, lr_image: float, decay: float, warmup: float, pull: float = 0.0,
+        lr: float, lr_image: float, decay: float, warmup: float, layer_decay: float = 1.0,
     ) -> None:  # fmt: skip
-        self.warmup, self.pull = warmup, pull
+        self.warmup = warmup
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-        self.trunk: list[Tensor] = []
+        blocks = sum(name.startswith("visual.") and name.endswith("ln_1.weight") for name in parameters)
         for name, parameter in parameters.items():
             on_image_side = name.startswith("visual.")
             if not parameter.requires_grad or (on_image_side and lr_image == 0):
                 continue
-            is_trunk = name.startswith("visual.trunk")
-            if is_trunk:
-                self.trunk.append(parameter)
-            rate, fade = lr_image if is_trunk else lr, decay if parameter.ndim > 1 else 0.0
+            rate, fade = lr, decay if parameter.ndim > 1 else 0.0
+            if on_image_side and name != "visual.proj":
+                rate = lr_image * layer_decay ** (blocks - 1 - _block(name, blocks))
             groups.setdefault((rate, fade), []).append(parameter)
         groups[LOGARITHMS * lr, 0.0] = list(free)
-        self.origin = [p.detach().clone() for p in self.trunk] if pull else []
         made = [{"params": p, "lr": r, "peak": r, "weight_decay": d} for (r, d), p in groups.items()]
         self.parameters = [p for own in groups.values() for p in own]
         fused = self.parameters[0].device.type == "cuda"
         self.adam = torch.optim.AdamW(made, betas=(0.9, 0.98), fused=fused)
-        self.lr_image = lr_image
-        self.factor = 0.0
 
     def rate(self, progress: float) -> None:
         """Set the learning rates for a progress between 0 and 1."""
         warm = min(1.0, progress / self.warmup) if self.warmup else 1.0
-        self.factor = warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
+        factor = warm * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0))))
         for group in self.adam.param_groups:
-            group["lr"] = group["peak"] * self.factor
+            group["lr"] = group["peak"] * factor
 
     def step(self, loss: Tensor) -> None:
         """One optimizer step for a loss."""
@@ -58,9 +55,12 @@ class Optimiser:
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
         self.adam.step()
-        if self.pull:
-            with torch.no_grad():
-                torch._foreach_lerp_(self.trunk, self.origin, self.pull * self.lr_image * self.factor)
+
+
+def _block(name: str, blocks: int) -> int:
+    """The number of a parameter's block in the image tower, counted from 0; the last norm belongs to the last one."""
+    found = re.search(r"resblocks\.(\d+)\.", name)
+    return int(found[1]) if found else blocks - 1 if "ln_post" in name else 0
 
 
 class Average:

@@ -10,7 +10,7 @@ from typing import TypedDict, cast
 from training import pieces
 
 INDEX, LABELS, BPE = "index.json.gz", "labels.npz", "bpe.txt.gz"
-FLICKR, IMAGENET, MINILM = "flickr.bin", "imagenet.bin", "minilm"
+FLICKR, IMAGENET, MINILM, TOWER = "flickr.bin", "imagenet.bin", "minilm", "tower.safetensors"
 
 
 class Index(TypedDict):

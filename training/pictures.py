@@ -11,26 +11,22 @@ from torch import Tensor
 
 from training.compose import mosaic
 from training.images import crops
-from training.judge import CELL, Judges, in_windows
+from training.judge import Judge, in_windows
 from training.material import Material, Rows
 from training.recipe import Recipe
 from training.rule import confident_mean
 from training.supervision import NounSupervision, Targets
+from training.windows import CELL
 
-UNIT = 224  # large images are measured in squares of this size
+UNIT = 196  # large images are measured in squares of this size
 
 
 def as_many(size: int, units: float) -> int:
-    """Number of images of a size with as many pixels as ``units`` images of 224 x 224; at least two."""
+    """Number of images of a size with as many pixels as ``units`` images of 196 x 196; at least two."""
     return max(2, round(units * (UNIT / size) ** 2))
 
 
-def geometry(size: int, grid: int) -> tuple[int, int]:
-    """Window and stride for an input size, given the locations per side of its parts.
-
-    As for local views: windows of 3 up to about 350 pixels, then of 4.
-    """
-    return (3 if size < 400 else 4), (1 if grid <= 8 else 2)
+WINDOW = 3  # locations per side of a window
 
 
 @dataclass
@@ -63,17 +59,17 @@ class Pictures:
         self,
         material: Material,
         nouns: NounSupervision,
-        judges: Judges,
+        judge: Judge,
         recipe: Recipe,
         host: np.random.Generator,
     ) -> None:
-        self.material, self.nouns, self.judges, self.recipe, self.host = material, nouns, judges, recipe, host
+        self.material, self.nouns, self.judge, self.recipe, self.host = material, nouns, judge, recipe, host
         self.device = material.device
         self.rng = torch.Generator(self.device).manual_seed(recipe.seed)
 
-    def drawn(self, n: int, imagenet: float) -> tuple[Rows, Rows]:
-        """Sample training images."""
-        return self.material.split.drawn(n, imagenet, self.host)
+    def drawn(self, n: int, imagenet: float, labeled: float) -> tuple[Rows, Rows]:
+        """Sample training images: captioned ones, and others."""
+        return self.material.split.drawn(n, imagenet, labeled, self.host)
 
     def crops(self, rows: Rows, size: int, smallest: float, whole: float) -> tuple[Tensor, Tensor]:
         """Random crops of images, and their locations."""
@@ -87,12 +83,12 @@ class Pictures:
     def whole(self) -> Whole:
         """A batch for the losses on one vector."""
         r = self.recipe
-        flickr, samples = self.drawn(r.batch, r.imagenet_share)
-        batch = np.concatenate([flickr, samples])
+        flickr, others = self.drawn(r.batch, r.imagenet_share, r.labeled_share)
+        batch = np.concatenate([flickr, others])
         x, boxes = self.crops(batch, r.side, r.smallest, r.whole)
         grid = (r.side // CELL, r.side // CELL)
-        windows = in_windows(self.judges.windows(batch, boxes, grid), 2)
-        picture = in_windows(self.judges.whole(batch, boxes, grid), 0)[:, 0]
+        judged = self.judge(batch, boxes, grid)
+        windows, picture = in_windows(judged, 2), in_windows(judged, 0)[:, 0]
         probability = torch.lerp(picture, confident_mean(windows), r.verdict)
         targets = self.nouns(self.rows(batch), picture, windows)
         shown = self.nouns.shown[batch]
@@ -120,9 +116,9 @@ class Pictures:
     def _large(self, size: int, count: int) -> Large:
         """Large single images."""
         r = self.recipe
-        rows = np.concatenate(self.drawn(count, r.imagenet_share))
+        rows = np.concatenate(self.drawn(count, r.imagenet_share, r.labeled_share))
         x, boxes = self.crops(rows, size, r.large_smallest, r.large_whole)
-        judged, targets = self._judged(rows, boxes, (size // CELL, size // CELL), size)
+        judged, targets = self._judged(rows, boxes, (size // CELL, size // CELL))
         return Large(x, (1, 1), self.rows(rows), judged, targets, targets)
 
     def _composed(self, size: int, count: int) -> Large:
@@ -131,18 +127,19 @@ class Pictures:
         fitting = [(down, across) for down, across in r.layouts if not (cells % down or cells % across)]
         down, across = fitting[self.host.integers(len(fitting))]
         parts = down * across
-        rows = self.host.permutation(np.concatenate(self.drawn(count * parts, r.composed_imagenet)))
+        drawn = self.drawn(count * parts, r.composed_imagenet, r.composed_labeled)
+        rows = self.host.permutation(np.concatenate(drawn))
         rows = rows[: len(rows) // parts * parts]  # the last may be incomplete
         x, boxes = self.crops(rows, r.side, r.large_smallest, r.large_whole)
-        judged, targets = self._judged(rows, boxes, (cells // down, cells // across), size)
+        judged, targets = self._judged(rows, boxes, (cells // down, cells // across))
         members = torch.arange(len(rows), device=self.device).view(-1, parts)
         return Large(
             mosaic(x, down, across, size), (down, across), self.rows(rows), judged,
             targets.apart(members), targets.composed(members),
         )  # fmt: skip
 
-    def _judged(self, rows: Rows, boxes: Tensor, grid: tuple[int, int], size: int) -> tuple[Tensor, Targets]:
+    def _judged(self, rows: Rows, boxes: Tensor, grid: tuple[int, int]) -> tuple[Tensor, Targets]:
         """The classifier's probabilities in the windows of crops, and the targets of each crop."""
-        judged = in_windows(self.judges.windows(rows, boxes, grid), *geometry(size, max(grid)))
-        picture = in_windows(self.judges.whole(rows, boxes, grid), 0)[:, 0]
+        logits = self.judge(rows, boxes, grid)
+        judged, picture = in_windows(logits, WINDOW), in_windows(logits, 0)[:, 0]
         return judged, self.nouns(self.rows(rows), picture, judged)

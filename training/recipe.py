@@ -19,25 +19,25 @@ class Recipe:
 
     seed: int = _setting(0, "random seed of the joint steps")
     start: int = _setting(0, "seed of initial weights and text phase; must match between runs to be averaged")
-    base: str = _setting("", "folder of a model to continue from, instead of classifier and text phase")
-    text_width: int = _setting(256, "width of the text tower")
+    base: str = _setting("", "folder of a model to continue from, instead of pretrained tower and text phase")
+    blocks: int = _setting(10, "blocks kept of the pretrained image tower")
+    text_width: int = _setting(192, "width of the text tower")
     text_layers: int = _setting(6, "layers of the text tower")
 
-    text_steps: int = _setting(1200, "steps of the first phase: text tower only")
-    steps: int = _setting(900, "steps of the second phase: both towers")
-    match_steps: int = _setting(0, "steps of the third phase: image tower only, on synthetic mixtures")
-    side: int = _setting(224, "size of whole images, and of the parts of composed ones")
+    text_steps: int = _setting(2400, "steps of the first phase: text tower only")
+    steps: int = _setting(3000, "steps of the second phase: both towers")
+    side: int = _setting(196, "size of whole images, and of the parts of composed ones")
     batch: int = _setting(448, "images of that size per joint step, without composed ones")
     text_batch: int = _setting(2048, "sentences per step of the first phase")
-    imagenet_share: float = _setting(0.35, "fraction of ImageNet photos in a batch")
+    imagenet_share: float = _setting(0.04, "fraction of ImageNet photos in a batch")
+    labeled_share: float = _setting(0.72, "fraction of labeled photos in a batch; the others are captioned")
     pairs: float = _setting(0.25, "composed pairs of images of that size, per image")
 
     lr: float = _setting(5e-4, "learning rate of text tower and projection")
     lr_image: float = _setting(1e-4, "learning rate of the image tower")
     lr_text_alone: float = _setting(1e-3, "learning rate of the first phase")
     decay: float = _setting(0.05, "weight decay of matrices")
-    pull: float = _setting(0.0, "decay of the image tower towards the classifier's weights")
-    frozen: int = _setting(0, "number of frozen initial blocks of the image tower")
+    layer_decay: float = _setting(0.85, "factor of `lr_image` from one block to the block before it")
     warmup: float = _setting(0.05, "fraction of steps for learning-rate warm-up")
     ema: float = _setting(0.998, "decay of the moving average of the weights")
 
@@ -45,29 +45,24 @@ class Recipe:
     whole: float = _setting(0.2, "probability of using the whole image, at that size")
 
     large: float = _setting(
-        160.0, "pixels of large images per step, in units of 224 x 224; the same again for composed ones"
+        160.0, "pixels of large images per step, in units of 196 x 196; the same again for composed ones"
     )
     sizes: tuple[int, ...] = _setting(
-        (320, 384, 512), "sizes of large and composed images; one is chosen per step"
+        (224, 280, 336), "sizes of large and composed images; one is chosen per step"
     )
     large_smallest: float = _setting(0.5, "minimum fraction of an image that a large crop covers")
     large_whole: float = _setting(0.5, "probability of using the whole image among the large ones")
-    composed_imagenet: float = _setting(0.5, "fraction of ImageNet photos in composed images")
+    composed_imagenet: float = _setting(0.05, "fraction of ImageNet photos in composed images")
+    composed_labeled: float = _setting(0.7, "fraction of labeled photos in composed images")
     layouts: tuple[tuple[int, int], ...] = _setting(LAYOUTS, "layouts of composed images to choose from")
 
-    match_batch: int = _setting(256, "images of that size per step of the third phase")
-    match_large: float = _setting(96.0, "pixels of its large images, in units of 224 x 224")
-    match_smallest: float = _setting(0.25, "minimum fraction of an image that its crops cover")
-    keep_size: int = _setting(0, "reference size of windows in the third phase, if larger; 0: their own")
-    lr_match: float = _setting(1e-4, "learning rate of the third phase")
+    relabel: float = _setting(0.5, "progress at which the model adds labels that photos lack; 0: never")
 
     w_contrastive: float = _setting(1.0, "weight of the contrastive loss between images and captions")
     softness: float = _setting(0.3, "fraction of the contrastive target for captions of similar meaning")
     soft_temperature: float = _setting(0.1, "temperature of that similarity")
     w_distil: float = _setting(1.5, "weight of distillation from the classifier on whole images")
     verdict: float = _setting(0.25, "fraction of confident windows in the verdict on the whole image")
-    w_match: float = _setting(1.0, "weight of distillation from the classifier on synthetic mixtures")
-    w_keep: float = _setting(1.0, "weight of keeping the output for everyday words on them")
     w_text: float = _setting(2.0, "weight of distillation from MiniLM")
     w_noun: float = _setting(1.0, "weight of the noun loss with one vector")
     w_rank: float = _setting(0.3, "weight of the noun ranking loss with one vector")

@@ -29,11 +29,11 @@ class Scale:
 
     @classmethod
     def parse(cls, text: str) -> Scale:
-        """Read "224" or "320x3x1"."""
+        """Read "196" or "280x3x1"."""
         return cls(*(int(number) for number in text.split("x")))
 
 
-ONE, FAST, LARGE = Scale(224), Scale(320, 3, 1), Scale(512, 4, 2)
+ONE, FAST, LARGE = Scale(196), Scale(224, 3, 1), Scale(336, 3, 1)
 AUTO = (ONE, FAST, LARGE)
 
 

@@ -15,6 +15,8 @@ from training.imagenet_words import PARTIAL, WITHOUT_PEOPLE, coarse_indices
 from training.noun_words import DOGS, IMPLIES, PASSED_OVER, PEOPLE
 from training.nouns import key_of
 
+EXCLUDED = 0.7  # reliability above which an absence from a labeled photo is certain
+
 
 @dataclass
 class Targets:
@@ -72,8 +74,9 @@ class NounSupervision:
 
     Args:
         nouns: the label set.
-        captions: labels from captions for each Flickr8k image and noun: 1, 0 or -1 (unknown).
-        classes: class of each ImageNet photo; its rows follow the Flickr8k images.
+        captions: labels from captions for each captioned image and noun: 1, 0 or -1 (unknown).
+        classes: class of each ImageNet photo; its rows follow the captioned images.
+        given: labels of labeled photos and their reliability, as read by `photo_labels`; their rows come last.
         weak: weight of absence from the captions.
         passed_over: fraction of that weight for objects that captions rarely mention.
         high, low: thresholds on probabilities of the whole image above and below which the classifier is trusted; the
@@ -84,8 +87,9 @@ class NounSupervision:
     """
 
     def __init__(
-        self, nouns: Sequence[str], captions: NDArray[np.int8], classes: Sequence[int], device: torch.device, *,
-        weak: float = 0.5, passed_over: float = 0.5, high: float = 0.5, low: float = 0.02,
+        self, nouns: Sequence[str], captions: NDArray[np.int8], classes: Sequence[int], device: torch.device,
+        given: tuple[NDArray[np.int8], NDArray[np.float16]] | None = None, *, weak: float = 0.5,
+        passed_over: float = 0.5, high: float = 0.5, low: float = 0.02,
         high_window: float = 0.7, low_window: float = 0.05, balance: float = 0.5, least: int = 8,
     ) -> None:  # fmt: skip
         self.high, self.high_window = high, high_window
@@ -100,18 +104,22 @@ class NounSupervision:
         count = (captions == 1).sum(0)
         per_noun = np.zeros(len(nouns))
         per_noun[columns] = members.sum(0)
-        self.active = (count >= least) | (per_noun > 0)
-        frequency = np.maximum(count, 5 * per_noun) + 20.0
+        more = (given[0] == 1).sum(0) if given else np.zeros(len(nouns), np.int64)
+        self.active = (count >= least) | (per_noun > 0) | (more >= least)
+        frequency = np.maximum(count, 5 * per_noun) + more + 20.0
         weight = frequency**-balance * self.active
         self.noun_weight = weight / weight[self.active].mean()  # on the host, for sampling
 
         labels = np.concatenate([captions, class_labels(nouns, classes)])
         certain = _certainty(nouns, labels, len(captions), classes, weak, passed_over, count >= least)
+        self.first_given = len(labels)
+        if given:
+            labels, certain = np.concatenate([labels, given[0]]), np.concatenate([certain, given[1]])
         certain *= self.active
         self.flickr = len(captions)
         self.shown = labels == 1  # (images, nouns), for label sentences
         self.labels = torch.from_numpy(labels).to(device)
-        self.certain = torch.from_numpy(certain).to(device)
+        self.certain = torch.from_numpy(certain.astype(np.float16)).to(device)
         self.columns = torch.from_numpy(columns).to(device)
         self.members = torch.from_numpy(members).to(device)
         chance = self.members.mean(0) / 4  # words with many classes, such as dog, always get some probability
@@ -119,10 +127,11 @@ class NounSupervision:
         self.denies = torch.tensor([w not in PARTIAL for w in table], device=device)
         # for objects that are usually small, a low probability of the whole image is less informative
         self.denial = torch.from_numpy(np.where(overlooked[columns], weak, 1.0)).float().to(device)
+        self.active_nouns = torch.from_numpy(self.active).to(device)
         self.weights = torch.from_numpy(self.noun_weight).float().to(device)
         share = count / max(len(captions), 1)  # balance positives and negatives of very frequent nouns
-        more = np.clip(share / np.maximum(1 - share, 0.05), 1.0, 10.0)
-        self.denied_more = torch.from_numpy(more).float().to(device)
+        factor = np.clip(share / np.maximum(1 - share, 0.05), 1.0, 10.0)
+        self.denied_more = torch.from_numpy(factor).float().to(device)
 
     def __call__(self, rows: Tensor, picture: Tensor, windows: Tensor | None = None) -> Targets:
         """Targets of a batch.
@@ -132,7 +141,7 @@ class NounSupervision:
             picture: the classifier's probabilities (B, 1000) of each whole image.
             windows: its probabilities in windows (B, V, 1000).
         """
-        own, known = self.labels[rows], self.certain[rows].clone()
+        own, known = self.labels[rows], self.certain[rows].float()
         value = (own == 1).float()
         seen = (picture @ self.members).clamp(max=1.0)  # (B, coarse)
         sure, absent = seen > self.high, seen < self.low
@@ -140,7 +149,7 @@ class NounSupervision:
             best = (windows @ self.members).clamp(max=1.0).amax(1)
             sure, absent = sure | (best > self.high_window), absent & (best < self.low_window)
             seen = torch.maximum(seen, best * (best > self.high_window))
-        absent = absent & self.denies
+        absent, sure = absent & self.denies, sure & ~self._ruled_out(rows)
         named, hidden = own[:, self.columns] == 1, own[:, self.columns] == -1
         # for words that classes cover only in part, the classifier cannot decide on absence; captions do
         doubtful = ~named & ~sure & ~absent & (self.denies | (seen >= self.low))
@@ -151,6 +160,11 @@ class NounSupervision:
         value[:, self.columns] = torch.where(sure & ~named, seen, value[:, self.columns])
         return Targets(value, known)
 
+    def _ruled_out(self, rows: Tensor) -> Tensor:
+        """Coarse words (B, coarse) that the source of a labeled photo excludes, whatever the classifier says."""
+        absent = (self.labels[rows][:, self.columns] == 0) & (self.certain[rows][:, self.columns] > EXCLUDED)
+        return absent & (rows >= self.first_given)[:, None]
+
     def placed(self, rows: Tensor, windows: Tensor) -> Targets:
         """Targets of single windows (B, V, coarse words): positive if the classifier is confident of the word.
 
@@ -159,9 +173,27 @@ class NounSupervision:
         """
         seen = (windows @ self.members).clamp(max=1.0)
         sure, confidence = seen > self.high, windows.amax(-1, keepdim=True)
+        sure = sure & ~self._ruled_out(rows)[:, None]
         left_open = (self.labels[rows] != 0)[:, None, self.columns]
         denied = (seen < self.low) & self.denies & ~left_open
         return Targets(seen * sure, torch.where(sure, 1.0, confidence.square() * denied))
+
+    def relabel(self, rows: Tensor, p: Tensor, sure: float = 0.8, unsure: float = 0.2) -> float:
+        """Change the labels of some images by a model's probabilities (B, nouns); returns how many nouns it adds.
+
+        Nouns that are not certainly absent become present if the model is sure of them, and unknown if it is unsure.
+        Absence from captions becomes unknown only: captions name what matters.
+        """
+        labels, certain = self.labels[rows], self.certain[rows]
+        known = (labels == 1) | (certain > EXCLUDED)
+        captioned = (rows < self.flickr)[:, None]
+        added = (p > sure) & ~known & ~captioned & self.active_nouns
+        doubted = (p > unsure) & (labels == 0) & ~known & ~added
+        labels = torch.where(added, 1, torch.where(doubted, -1, labels)).to(torch.int8)
+        self.labels[rows] = labels
+        certain = torch.where(added, 0.5 * p.half(), certain.masked_fill(doubted, 0))
+        self.certain[rows] = certain
+        return float(added.sum())
 
     def importance(self, targets: Targets) -> Tensor:
         """Weight of each target in a loss: its reliability and the noun's rarity."""

@@ -10,17 +10,13 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from training import model as clip
+from training import pack
 from training.material import CONTEXT, Material, Rows
 from training.recipe import Recipe
 
-TOWER = "tf_efficientnet_lite2"
-
 
 class Towers:
-    """The model, initialized from the classifier or from an existing model.
-
-    It stays in evaluation mode: there is no dropout, and batch-norm statistics stay the classifier's.
-    """
+    """The model, initialized from the pretrained image tower or from an existing model."""
 
     def __init__(self, material: Material, recipe: Recipe) -> None:
         torch.manual_seed(recipe.start)
@@ -28,17 +24,17 @@ class Towers:
         self.texts, self.device = sentences.texts, device
         base = clip.read(Path(recipe.base))[0] if recipe.base else None
         width = sentences.goals.shape[1] if base is None else base.text_projection.shape[1]
-        self.config = clip.config(sentences.vocab_size, CONTEXT, width, recipe.text_width, recipe.text_layers)
+        tower = load_file(material.folder / pack.TOWER)
+        self.config = clip.config(
+            sentences.vocab_size, CONTEXT, width, recipe.text_width, recipe.text_layers,
+            len(tower["conv1.weight"]), recipe.blocks,
+        )  # fmt: skip
         self.model = clip.build(self.config).eval()
         if base is not None:
             self.model.load_state_dict(base.state_dict())
         else:
-            clip.start_from_classifier(self.model, load_file(material.folder / f"{TOWER}.safetensors"))
-        trunk = self.model.visual.trunk
-        if recipe.frozen:
-            for part in (trunk.conv_stem, trunk.bn1, *trunk.blocks[: recipe.frozen]):
-                part.requires_grad_(False)
-        self.model.to(device=device, memory_format=torch.channels_last)
+            clip.start_from_vit(self.model, tower)
+        self.model.to(device=device)
         # sigmoid(scale * cosine + bias) for nouns, with one vector and with windows
         self.noun_scale, self.window_scale = (self._free(math.log(20.0)) for _ in range(2))
         self.noun_bias, self.window_bias = (self._free(-5.0) for _ in range(2))

@@ -18,12 +18,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from training import labeled, pack
 from training import model as clip
-from training import pack
 from training.holdout import measure
 from training.joint_phase import JointPhase
-from training.judge import Judge, Judges
-from training.match_phase import MatchPhase
+from training.judge import Judge
 from training.material import Material
 from training.progress import Log
 from training.recipe import Recipe, describe, named
@@ -34,13 +33,12 @@ from training.towers import Towers
 
 RESERVE = 20.0  # seconds reserved for saving and evaluation at the end of a run
 TEXT_SHARE = 0.3  # maximum fraction of a run's time for the text tower alone
-# calibrates the classifiers on ImageNet photos (README, "The judge")
-SHARPER_WHOLE, SHARPER_WINDOWS = 1.5, 1.5
+SHARPER = 1.5  # calibrates the classifiers on ImageNet photos (README, "The judge")
 
 
 def train(
     material: Material,
-    judges: Judges,
+    judge: Judge,
     recipe: Recipe,
     out: Path,
     deadline: float,
@@ -65,11 +63,7 @@ def train(
         log(phase="held out", step=step, **figures)
         (out / "parts" / "log.jsonl").write_bytes(log.file.read_bytes())
 
-    if recipe.steps:
-        until = (begin + deadline) / 2 if recipe.match_steps else deadline
-        JointPhase(material, towers, judges, recipe).run(log, until - RESERVE, finish)
-    if recipe.match_steps:
-        MatchPhase(material, towers, judges.windows, recipe).run(log, deadline - RESERVE, finish)
+    JointPhase(material, towers, judge, recipe).run(log, deadline - RESERVE, finish)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -80,6 +74,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--pieces", type=Path, required=True, help="pieces (or unpacked pack) from prepare")
+    parser.add_argument("--labeled", type=Path, help="folder of labeled photos that gather wrote")
+    parser.add_argument(
+        "--without", type=Path, help="file of labels, one per line, whose photos are left out"
+    )
     parser.add_argument("--out", type=Path, required=True, help="output folder; each run gets a subfolder")
     parser.add_argument(
         "--run",
@@ -95,35 +93,29 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--keep", type=int, nargs=2, default=(400, 100), help="held-out Flickr8k and ImageNet images"
     )
     parser.add_argument("--trial", type=int, help="use only N images of each set, for a trial")
-    parser.add_argument("--store", type=int, default=288, help="size of the images in memory")
-    parser.add_argument(
-        "--judge-sizes", type=int, nargs="+", default=(448, 608), help="input sizes for judging windows"
-    )
-    parser.add_argument("--judge-whole", type=int, default=288, help="input size for judging whole images")
+    parser.add_argument("--store", type=int, default=256, help="size of the images in memory")
+    parser.add_argument("--judge-size", type=int, default=288, help="input size for judging (default: 288)")
     parser.add_argument(
         "--views", type=Scale.parse, nargs="+", default=AUTO, help="views for evaluation on held-out images"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     args = parser.parse_args(argv)
+    without = args.without.read_text(encoding="utf-8").splitlines() if args.without else []
     begin, base = time.time(), Recipe().changed(args.set)
     runs = [named(text, base) for text in args.run or ["run"]]
     torch.set_float32_matmul_precision("high")
     # cudnn.benchmark stays off: trying every algorithm for the depthwise layers takes minutes
-    material = Material(
-        pack.unpacked(args.pieces), torch.device(args.device), args.store, tuple(args.keep), args.trial
-    )
-    judges = Judges(
-        Judge(material.folder, material.images, [args.judge_whole], SHARPER_WHOLE),
-        Judge(material.folder, material.images, args.judge_sizes, SHARPER_WINDOWS),
-    )
+    photos = labeled.read(args.labeled, held_out=False, without=without) if args.labeled else None
+    device = torch.device(args.device)
+    folder = pack.unpacked(args.pieces)
+    material = Material(folder, device, photos, args.store, tuple(args.keep), args.trial)
+    judge = Judge(material.folder, material.images, args.judge_size, SHARPER)
     print(f"loaded in {time.time() - begin:.0f} s", flush=True)
     end = begin + 60 * args.minutes
     for number, (name, recipe) in enumerate(runs):
         print(f"run {name}", flush=True)
         left = end - time.time()  # shared evenly by the remaining runs
-        train(
-            material, judges, recipe, args.out / name, time.time() + left / (len(runs) - number), args.views
-        )
+        train(material, judge, recipe, args.out / name, time.time() + left / (len(runs) - number), args.views)
     if args.soup:
         mixed([args.out / name for name, _ in runs], args.out / "soup")
         figures = measure(clip.read(args.out / "soup")[0].to(material.device), material, args.views)

@@ -1,7 +1,8 @@
-"""Windows of a tower's locations: features of image parts from a single pass.
+"""Windows of the image tower's map: features of image parts from a single pass.
 
-The image tower pools by averaging and its head is linear, so the projected mean of a window of locations is the
-feature of that part of the image, and the mean of all locations is the feature of the whole.
+A location is the mean of 2 x 2 patches. The tower averages its patches after the last norm and projects them linearly,
+so the projected mean of a window of locations is the feature of that part of the image, and the mean of all locations
+is the feature of the whole.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 from open_clip.model import CLIP
 from torch import Tensor
 from torch.nn import functional as F
+
+from mltta.model.vit import patch_tokens
+
+CELL = 28  # pixels of a location
 
 
 def pooled(maps: Tensor, window: int, stride: int = 1) -> Tensor:
@@ -18,11 +23,18 @@ def pooled(maps: Tensor, window: int, stride: int = 1) -> Tensor:
 
 
 def locations(model: CLIP, pixels: Tensor) -> Tensor:
-    """The image tower's map (n, D, H, W) before pooling."""
-    maps: Tensor = model.visual.trunk.forward_features(pixels)
-    return maps
+    """The image tower's map (n, D, H, W) before projection; sides of the pixels are multiples of `CELL`."""
+    visual = model.visual
+    x, (height, width) = patch_tokens(visual, pixels)
+    x = visual.ln_post(visual.transformer(visual.ln_pre(x))[:, 1:])
+    return F.avg_pool2d(x.transpose(1, 2).unflatten(2, (height, width)), 2)
+
+
+def projected(model: CLIP, means: Tensor) -> Tensor:
+    """Unit features (..., E) of means of locations (..., D)."""
+    return F.normalize((means @ model.visual.proj).float(), dim=-1)
 
 
 def features(model: CLIP, maps: Tensor, window: int, stride: int = 1) -> Tensor:
     """Unit features (n, V, E) of the windows of a map."""
-    return F.normalize(model.visual.head(pooled(maps, window, stride)).float(), dim=-1)
+    return projected(model, pooled(maps, window, stride))

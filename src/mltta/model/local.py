@@ -7,6 +7,7 @@ How a location is projected into that space depends on how the tower pools its m
 | CNN, averaged, linear head (EfficientNet, FastViT) | through the head | the global feature, exactly |
 | CNN, averaged, then normed (ConvNeXt) | pooled map's norm, then the head | the global feature, exactly |
 | ViT, averaged, normed after | pooled map's norm, then projected | the global feature, exactly |
+| ViT, normed, then averaged | projected | the global feature, exactly |
 | ViT, class token | last block without mixing (MaskCLIP, TagCLIP) | another feature |
 | CLIP's ResNets | value path of the attention pool (MaskCLIP) | another feature |
 | ViT with attention pooling (SigLIP) | through the pool on its own | another feature |
@@ -41,7 +42,7 @@ def local_path(visual: nn.Module) -> Local | None:
     if isinstance(visual, VisionTransformer):
         if is_plain(visual):
             return partial(_class_token, visual)
-        averaged = visual.attn_pool is None and visual.pool_type == "avg" and visual.final_ln_after_pool
+        averaged = visual.attn_pool is None and visual.pool_type == "avg"
         return partial(_averaged, visual) if averaged and plain_blocks(visual) else None
     if isinstance(visual, TimmModel):
         return _timm_path(visual)
@@ -108,10 +109,10 @@ def unmixed(visual: Any, x: Tensor) -> Tensor:
 
 
 def _averaged(visual: Any, pixels: Tensor) -> Tensor:
-    """A ViT with average pooling followed by a norm."""
+    """A ViT with average pooling, after a norm or followed by one."""
     x, grid = patch_tokens(visual, pixels)
     x = visual.transformer(visual.ln_pre(x))[:, 1:]
-    x = _normed_as(visual.ln_post, x.mean(dim=1), x)
+    x = _normed_as(visual.ln_post, x.mean(dim=1), x) if visual.final_ln_after_pool else visual.ln_post(x)
     x = x if visual.proj is None else x @ visual.proj
     return x.view(len(x), *grid, -1)
 

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mltta.errors import ConfigError, WeightsError
 from mltta.model import model_folder as folder_
 from mltta.model.onnx_backbone import ABOUT, IMAGE, TEXT, OnnxBackbone, write_about
+from mltta.model.onnx_vit import AveragedViT, is_averaged, run_blocks
 from mltta.storage import atomic, checksums
 from mltta.storage.tensors import to_bytes
 
 if TYPE_CHECKING:
     from mltta.model.torch_backbone import TorchBackbone
 
-OPSET = 17
+OPSET = 18  # the first that resizes with antialiasing
 #: safetensors' names of the kinds of numbers, and ONNX's; what is not float32 is cast when a graph is opened
 KINDS = {"F32": 1, "F16": 10, "BF16": 16}
 #: largest relative difference between an exported feature and the model's own
@@ -62,23 +62,9 @@ class _Text(nn.Module):
             0
         )  # not the mask of the tower, whose slice would be of one length
         mask = (hidden[None, :] > hidden[:, None]) * -1e9
-        for block in self._tower.blocks:
-            x = x + block.ls_1(_attend(block.attn, block.ln_1(x), mask))
-            x = x + block.ls_2(block.mlp(block.ln_2(x)))
+        x = run_blocks(self._tower.blocks, x, mask)
         chosen = end[:, None, None].expand(-1, 1, x.shape[-1])
         return self._tower.project(x.gather(1, chosen)[:, 0])
-
-
-def _attend(attn: nn.MultiheadAttention, x: Tensor, mask: Tensor) -> Tensor:
-    """Attention of sequences (N, L, W); torch's own is traced with the length of the example."""
-    heads = [
-        part.reshape(*part.shape[:2], attn.num_heads, -1).transpose(1, 2)
-        for part in F.linear(x, attn.in_proj_weight, attn.in_proj_bias).chunk(3, dim=-1)
-    ]
-    query, key, value = heads  # (N, H, L, W / H)
-    weight = (query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5 + mask).softmax(-1)
-    found: Tensor = attn.out_proj((weight @ value).transpose(1, 2).flatten(2))
-    return found
 
 
 def export_model(backbone: Any, folder: Path, source: Path | None = None) -> None:
@@ -109,7 +95,9 @@ def export_model(backbone: Any, folder: Path, source: Path | None = None) -> Non
         names = ["features"] if fixed else ["features", "cells"]
         try:
             axes = {"pixels": {0: "n"}} if fixed else wide
-            _trace(_Image(backbone, bool(fixed)), (pixels,), folder / IMAGE, axes, names, weights, "")
+            tower = backbone.model.visual
+            module = AveragedViT(tower) if not fixed and is_averaged(tower) else _Image(backbone, bool(fixed))
+            _trace(module, (pixels,), folder / IMAGE, axes, names, weights, "")
             write_about(folder, **about, logit_scale=backbone.logit_scale, fixed=fixed)
             _seal(folder, weights)
             error = _difference(backbone, OnnxBackbone(folder, backbone.name))
