@@ -81,9 +81,9 @@ class Answers:
         rows: dict[str, list[Tensor]] = {}
         for own in batches(dataset.images, [s.size for s in self.scales]):
             pictures = {size: pixels.to(self.device).float() / 127.5 - 1 for size, pixels in own.items()}
-            raw = self.model.encode_image(pictures[self.scales[0].size], normalize=True) @ plain.T
-            found = {"softmax": (self.scale * raw).softmax(1), "raw": raw}
             seen = views(self.model, pictures, self.scales)
+            raw = seen[0][:, 0] @ plain.T  # the first scale is the whole image
+            found = {"softmax": (self.scale * raw).softmax(1), "raw": raw}
             for kind, voters in ways.items():
                 every = answers(seen, text, self.model.logit_scale.exp(), voters)
                 found |= {f"fast{kind}": every[1], f"auto{kind}": every[-1]}

@@ -16,12 +16,21 @@ NOUNS = ["human", "animal", "person", "dog", "tree", "sofa", "wall"]
 
 
 def test_the_same_images_are_kept_out_every_time_and_never_learned_from() -> None:
-    first, second = Split.of(20, 10, 6, 4), Split.of(20, 10, 6, 4)
+    first, second = (Split.of(20, 10, 6, 4, np.full(5, 0.2)) for _ in range(2))
     assert first.kept_flickr.tolist() == second.kept_flickr.tolist()
     everything = np.concatenate([first.flickr, first.kept_flickr, first.samples, first.kept_samples])
     assert sorted(everything) == list(range(30))
     assert len(first.kept_flickr) == 6
     assert min(first.kept_samples) >= 20  # ImageNet's rows follow Flickr8k's
+    assert first.labeled.tolist() == [30, 31, 32, 33, 34]
+
+
+def test_a_batch_has_the_shares_of_the_recipe_and_captioned_images_only_once() -> None:
+    split = Split.of(20, 10, 0, 0, np.array([0.0, 0.5, 0.5]))
+    flickr, others = split.drawn(20, 0.1, 0.3, np.random.default_rng(0))
+    assert len(set(flickr)) == len(flickr) == 12
+    assert [int(((others >= low) & (others < high)).sum()) for low, high in ((20, 30), (30, 33))] == [2, 6]
+    assert 30 not in others
 
 
 def test_nouns_asked_for_are_frequent_and_go_together_and_person_and_dog_come_first() -> None:
