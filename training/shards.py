@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from training import repository
 
 PIECE = 60 * 10**6  # bytes of the largest shard
 CHUNK = 100  # photos that a process writes at a time
+BLOCK = 20_000  # photos that are read repository by repository, as each reading starts git
 QUALITY = 80  # about as large as WebP at 80 and ten times faster
 Work = tuple[
     str, int, str, dict[str, Any]
@@ -48,6 +49,19 @@ def _encoded(work: Sequence[Work]) -> list[tuple[bytes, dict[str, Any]]]:
     return [(found[i], own[3]) for i, own in enumerate(work)]
 
 
+def _all_encoded(
+    work: Sequence[Work], each: Callable[..., Iterable[Any]]
+) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """All photos in their order."""
+    for start in range(0, len(work), BLOCK):
+        block = work[start : start + BLOCK]
+        order = sorted(range(len(block)), key=lambda i: block[i][0])
+        chunks = [[block[i] for i in order[k : k + CHUNK]] for k in range(0, len(order), CHUNK)]
+        encoded = (own for chunk in each(_encoded, chunks) for own in chunk)
+        found = dict(zip(order, encoded, strict=True))
+        yield from (found[i] for i in range(len(block)))
+
+
 def write(out: Path, work: Sequence[Work], each: Callable[..., Iterable[Any]], piece: int = PIECE) -> int:
     """Write all photos into shards of at most `piece` bytes; finished shards of the same photos are kept.
 
@@ -63,10 +77,9 @@ def write(out: Path, work: Sequence[Work], each: Callable[..., Iterable[Any]], p
         for stale in (*out.glob("photos-*.tar"), *out.glob("photos-*.jsonl")):
             stale.unlink()
     rest = work[sum(done["photos"]) :]
-    chunks = [rest[i : i + CHUNK] for i in range(0, len(rest), CHUNK)]
     shard: list[tuple[bytes, dict[str, Any]]] = []
     size = 10240  # the end of a tar file
-    for photo in (own for chunk in each(_encoded, chunks) for own in chunk):
+    for photo in _all_encoded(rest, each):
         room = 512 + -(-len(photo[0]) // 512) * 512
         if shard and size + room > piece:
             _close(out, shard, done)
