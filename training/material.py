@@ -181,8 +181,12 @@ class Material:
                 labeled, self.nouns, self.sentences.similarity, self.labels, WEAK_LABELED
             )
             shares = photo_labels.shares(self.given[0])
-        self.images = torch.cat(sets).to(device)  # (n, 3, store, store) bytes
-        self.split = Split.of(len(sets[0]), len(sets[1]), *keep, shares)
+        sizes = [len(own) for own in sets]
+        # (n, 3, store, store) bytes; sets are copied one by one, because all of them twice would not fit in memory
+        self.images = torch.empty(sum(sizes), 3, store, store, dtype=torch.uint8, device=device)
+        for part in torch.split(self.images, sizes):
+            part.copy_(sets.pop(0))
+        self.split = Split.of(sizes[0], sizes[1], *keep, shares)
 
     def pool(self, rows: NDArray[Any]) -> Tensor:
         """Some images, as bytes."""

@@ -58,7 +58,9 @@ def read(
 def shares(labels: Labels) -> NDArray[np.float64]:
     """Probabilities of drawing each photo: by the square root of the rarity of its rarest label."""
     count = np.maximum((labels == 1).sum(0), 1)
-    rarest = np.where(labels == 1, count, count.max() + 1).min(1)
+    rarest = np.full(len(labels), len(labels))
+    rows, nouns = np.nonzero(labels == 1)
+    np.minimum.at(rarest, rows, count[nouns])
     weight = rarest**-0.5
     found: NDArray[np.float64] = weight / weight.sum()
     return found
