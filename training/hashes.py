@@ -39,9 +39,12 @@ def alike(first: bytes, second: bytes) -> bool:
 def distances(one: Hashes, other: Hashes) -> NDArray[np.uint8]:
     """Number of bits in which two arrays of hashes differ, by broadcasting."""
     rest = one ^ other
+    count: NDArray[np.uint8]
     if hasattr(np, "bitwise_count"):  # NumPy 2
-        return np.asarray(np.bitwise_count(rest), np.uint8)
-    return _ONES[rest[..., None].view(np.uint8)].sum(-1, dtype=np.uint8)
+        count = np.bitwise_count(rest)
+    else:
+        count = _ONES[rest[..., None].view(np.uint8)].sum(-1, dtype=np.uint8)
+    return count
 
 
 def pairs(hashes: Hashes, distance: int) -> Pairs:
