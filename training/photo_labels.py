@@ -35,18 +35,18 @@ def read(
     """
     position = {noun: i for i, noun in enumerate(nouns)}
     said = photos.labels(nouns)
-    near: NDArray[np.bool_] = np.array(similarity > ALIKE, dtype=bool)
+    near = list(similarity > ALIKE)  # the nouns that may hold where each noun does
     for i, noun in enumerate(nouns):
         for broad in meaning(noun) - {noun}:
             if broad in position:
-                near[position[broad], i] = True  # where the broad one holds, the narrow one may
+                near[position[broad]][i] = True  # where the broad one holds, the narrow one may
     seldom = (captions == 1).mean(0) < COMMON
     labels, certain = said, np.zeros(said.shape, np.float16)
     for row, own in enumerate(photos.facts):
         complete = own["source"] in photos.complete
         main = own["terms"] if complete else own["terms"][:1]
         held = [position[n] for term in main for n in (term, name_of(term)) if n in position]
-        may = near[held].any(0)
+        may = np.any([near[noun] for noun in held], axis=0) if held else np.zeros(len(nouns), bool)
         may[[position[n] for n in own["unknown"] if n in position]] = True
         certain[row, said[row] == 1] = 1
         certain[row, said[row] == 0] = INCOMPLETE if complete else DENIED
