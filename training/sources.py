@@ -7,7 +7,7 @@
     absent      "all": each photo has all labels of this source that apply; "classes": each photo shows one
                 of its labels and none of the others; "none": what is not given is unknown
     photos      terms by folder, path or pattern: the label, then synonyms and broader words, divided by "|";
-                the longest folder wins
+                the longest folder wins, else the longest beginning of a path (one * at its end), else a pattern
     table       instead of folders: a CSV file with the columns `name` and `label`, and the folder of the photos;
                 `photos` then gives the terms of each label
     size, cap   keep only photos of this size; keep so many photos per folder
@@ -70,7 +70,9 @@ class Source:
             table: the bytes of the table if the source has one.
         """
         given = {path: tuple(terms.split("|")) for path, terms in self.photos.items()}
-        patterns = {path: terms for path, terms in given.items() if "*" in path}
+        starts = {path[:-1]: terms for path, terms in given.items() if path.find("*") == len(path) - 1}
+        lengths = sorted({len(start) for start in starts}, reverse=True)
+        patterns = {path: terms for path, terms in given.items() if "*" in path[:-1]}
         labels = self._labels(table) if self.table else {}
         found: dict[str, tuple[str, ...]] = {}
         for entry in entries:
@@ -83,6 +85,7 @@ class Source:
             else:
                 folders = (entry.path, *map(str, path.parents))  # the longest first
                 own = next((given[f] for f in folders if f in given), None)
+                own = own or next((starts[p] for n in lengths if (p := entry.path[:n]) in starts), None)
                 own = own or next((t for p, t in patterns.items() if fnmatch.fnmatch(entry.path, p)), None)
             if own:
                 found[entry.path] = own

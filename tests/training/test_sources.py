@@ -20,8 +20,9 @@ def test_the_manifest_is_small_and_complete():
         assert all(t.strip() for terms in own.photos.values() for t in terms.split("|")), own.repository
 
 
-def test_terms_come_from_the_longest_folder_a_pattern_or_a_file():
-    own = source(photos={"a": "animal", "a/b": "bird|animal", "rooms/*_bed.jpg": "bedroom", "x.png": "axe"})
+def test_terms_come_from_the_longest_folder_a_pattern_a_beginning_or_a_file():
+    photos = {"a": "animal", "a/b": "bird|animal", "rooms/*_bed.jpg": "bedroom", "x.png": "axe"}
+    own = source(photos={**photos, "y/[1*": "yak", "y/[12*": "yarn"})
     paths = [
         "a/1.jpg",
         "a/b/2.JPG",
@@ -30,10 +31,14 @@ def test_terms_come_from_the_longest_folder_a_pattern_or_a_file():
         "rooms/7_bed.jpg",
         "rooms/7_bath.jpg",
         "x.png",
+        "y/[13.png",
+        "y/[123.png",
+        "y/1.png",
     ]
     assert own.terms([Entry(path, "", 0) for path in paths]) == {
         "a/1.jpg": ("animal",), "a/b/2.JPG": ("bird", "animal"), "a/b/c/3.png": ("bird", "animal"),
         "rooms/7_bed.jpg": ("bedroom",), "x.png": ("axe",),
+        "y/[13.png": ("yak",), "y/[123.png": ("yarn",),
     }  # fmt: skip
 
 
