@@ -144,7 +144,7 @@ class JointPhase:
         for part in torch.split(rows, 128):
             with t.autocast():
                 maps = locations(t.model, squashed(self.material.images[part], RELABEL_SIZE))
-                views = features(t.model, maps, WINDOW)
+                views = features(t.model, maps, WINDOW, 2)
             evidence = losses.somewhere(t.window_scale.exp() * views @ nouns.float().T + t.window_bias)
             found += self.nouns.relabel(part, torch.sigmoid(evidence))
         return {"added labels per image": found / max(len(rows), 1)}

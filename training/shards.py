@@ -17,7 +17,7 @@ from training import repository
 PIECE = 60 * 10**6  # bytes of the largest shard
 CHUNK = 100  # photos that a process writes at a time
 BLOCK = 20_000  # photos that are read repository by repository, as each reading starts git
-QUALITY = 80  # about as large as WebP at 80 and ten times faster
+QUALITY = 72
 Work = tuple[
     str, int, str, dict[str, Any]
 ]  # git directory, short side, blob, what is written about the photo
