@@ -1,92 +1,51 @@
-"""Evaluation of `auto`: mAP, F1 of label sets, lists of any length, calibration, and an ablation of its parts.
+"""How auto ranks, decides and is calibrated on VOC2012 and COCO: the figures of docs/auto.md.
 
-    python -m benchmarks.auto --voc VOCdevkit --coco coco [--fit] [--ablation] [--out figures.json]
+    python -m benchmarks.auto --voc VOC --coco COCO [--ablation] [--set NAME=NUMBER] [--first N] [--out FILE.json]
+    python -m benchmarks.auto --voc VOC --coco COCO --eyes PACK --labeled LABELED --refit [--search] [--save FILE.json]
 
-VOC2012 val (its dev half) and COCO (its dev sample, split train2017) are encoded once; features are cached in the cache
-folder. Constants of the method were chosen on these images. --fit prints a calibration fitted on every second image
-and evaluated on the others. Lists: each label of VOC alone, random lists of five, VOC with 260 and with 1,000 other
-labels (benchmarks/distractors.txt, none of which is one of the 20 or a kind of it), and twelve labels that hardly any
-image shows.
+The features of each source are encoded once and kept in --features. --refit fits the calibration on all sources and
+tells how it transfers to a source that was left out; --search first tries other constants. --save writes the
+calibration, such as src/mltta/assets/mini/calibration.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from mltta import Dataset, LabelSet, create_method, load_backbone, load_dataset
+from benchmarks import curve
+from benchmarks.annotated import Annotated, dataset, features, held_out, packed
+from mltta import create_method, load_backbone
+from mltta.arrays import sigmoid, to_numpy
 from mltta.decision import SHOWN_FROM
 from mltta.methods.auto import Auto, Constants
-from mltta.metrics import average_precision, calibration_error, mean_average_precision, set_metrics
+from mltta.methods.calibration import Calibration, fingerprint
+from mltta.metrics import mean_average_precision, set_metrics
 from mltta.model.backbone import Backbone
 from mltta.model.encoded import Encoded
-from mltta.session.cache import FeatureCache
-from mltta.session.execution import Execution
-from mltta.session.features import FeatureStream
-from mltta.session.prepare import Photo
+from mltta.storage.folders import cache_folder
 
 ABSENT = "zebra, giraffe, pizza, toilet, umbrella, surfboard, banana, refrigerator, keyboard, elephant, clock, kite"
 SMALL = ("cup", "bottle", "chair", "potted plant", "tie", "book")
-DISTRACTORS = (Path(__file__).parent / "distractors.txt").read_text(encoding="utf-8").split("\n")
-
-
-@dataclass
-class Images:
-    """A dataset and the encoded views of its images."""
-
-    data: Dataset
-    views: Encoded
-
-    @property
-    def truth(self) -> NDArray[np.int8]:
-        return self.data.targets
-
-
-def encode(backbone: Backbone, data: Dataset, workers: int | None, cache: bool) -> Images:
-    """Encode the views that auto needs at its best effort."""
-    specs = create_method("auto", backbone, "voc").needs
-    made = (lambda spec: FeatureCache(backbone, spec)) if cache else None
-    pipeline = FeatureStream(
-        backbone, specs, cache=made, fetch=_Fetch(data), execution=Execution(workers=workers)
-    )
-    found: dict[Any, list[Tensor]] = {spec: [] for spec in specs}
-    for batch in pipeline(range(len(data))):
-        for item in batch:
-            for spec in specs:
-                found[spec].append(item.features[spec])
-    return Images(
-        data, Encoded({spec: torch.stack(rows).to(backbone.device) for spec, rows in found.items()})
-    )
-
-
-class _Fetch:
-    def __init__(self, data: Dataset):
-        self.ids, self.images = data.ids, data.images
-
-    def __call__(self, i: int) -> Photo:
-        return Photo(i, self.ids[i], self.images[i], self.ids[i])
-
-
-@torch.no_grad()
-def evidence(method: Auto, images: Images, at_once: int = 64) -> Tensor:
-    """Evidence (N, C), before calibration, on the CPU."""
-    found = []
-    for start in range(0, len(images.data), at_once):
-        some = {spec: images.views.features(spec)[start : start + at_once].float() for spec in method.needs}
-        found.append(method.evidence(Encoded(some)).cpu())
-    return torch.cat(found)
+#: tried one after the other by --search
+TRIED: dict[str, tuple[float, ...]] = {
+    "background": (0.01, 0.1, 0.3),
+    "sureness": (1.0, 2.0, 5.0),
+    "concepts": (0.0, 0.25, 1.0),
+    "least_vote": (0.001, 0.01),
+}
+#: photos per source that --search looks at
+SEARCHED = 200
+Floats = NDArray[np.float64]
 
 
 def make(backbone: Backbone, labels: Any, **options: Any) -> Auto:
@@ -100,222 +59,182 @@ def make(backbone: Backbone, labels: Any, **options: Any) -> Auto:
         return method
 
 
-def ece(score: Tensor, truth: NDArray[np.int8], above: float = 0.0) -> float:
-    """Expected calibration error with ten bins, over image-label pairs that score at least ``above``."""
-    shown = np.where(score.numpy() >= above, truth, -1).astype(np.int8)
-    return calibration_error(score.numpy(), shown, bins=10)
+def photos(method: Auto, encoded: Encoded, most: int | None = None) -> Sequence[Encoded]:
+    """Each photo by itself, in single precision."""
+    rows = {spec: encoded.features(spec)[:most] for spec in method.needs}
+    count, asarray = len(next(iter(rows.values()))), method.problem.backbone.asarray  # type: ignore[union-attr]
+    return [
+        Encoded({spec: asarray(own[i : i + 1].astype(np.float32)) for spec, own in rows.items()})
+        for i in range(count)
+    ]
 
 
-def fit(parts: Sequence[tuple[Tensor, NDArray[np.int8]]], knee: float) -> list[float]:
-    """Fit slope, bend and offset of the calibration on every second image; datasets have equal weight."""
-    rows, present, weight = [], [], []
-    for z, truth in parts:
-        target = torch.from_numpy(truth[::2].astype(np.float32))
-        kept = target >= 0
-        rows.append(z[::2][kept])
-        present.append(target[kept])
-        weight.append(torch.full((int(kept.sum()),), 1 / float((target == 1).sum())))
-    x, y, w = torch.cat(rows), torch.cat(present), torch.cat(weight)
-    inputs = torch.stack([x, (x - knee).clamp(min=0), torch.ones_like(x)], dim=1)
-    theta = torch.zeros(3, requires_grad=True)
-    optimizer = torch.optim.LBFGS([theta], max_iter=200, line_search_fn="strong_wolfe")
-
-    def loss() -> Tensor:
-        optimizer.zero_grad()
-        each = torch.nn.functional.binary_cross_entropy_with_logits(inputs @ theta, y, reduction="none")
-        total = (each * w).sum() / w.sum()
-        total.backward()  # type: ignore[no-untyped-call]
-        return total
-
-    optimizer.step(loss)  # type: ignore[no-untyped-call]
-    return [round(float(value), 3) for value in theta.detach()]
+def scores(method: Auto, encoded: Encoded) -> Floats:
+    """Scores (N, C)."""
+    rows = [sigmoid(method.branches(one)["view"]) for one in photos(method, encoded)]
+    return np.concatenate([to_numpy(row) for row in rows]).astype(np.float64)
 
 
-def fives(count: int) -> list[list[int]]:
-    """All labels in random lists of five, three times."""
-    lists = []
-    for seed in range(3):
-        order = list(range(count))
-        random.Random(seed).shuffle(order)
-        lists += [order[i : i + 5] for i in range(0, count, 5)]
-    return lists
+def evidence(method: Auto, source: Annotated, encoded: Encoded, most: int | None = None) -> curve.Evidence:
+    """What the method says of the labels of a source."""
+    own = to_numpy(method.words.own)
+    rows = np.concatenate([to_numpy(method.evidence(one))[:, own] for one in photos(method, encoded, most)])
+    words = [method.words.called[column] for column in own]
+    common = to_numpy(method.words.common)[own]
+    return curve.Evidence(source.name, rows, words, common, source.truth[:most], source.natural)
 
 
-def lists_of(labels: LabelSet, wanted: Sequence[Sequence[int]]) -> list[tuple[LabelSet, list[int]]]:
-    return [(labels.pick(list(own)), list(own)) for own in wanted]
+def loss(backbone: Backbone, sources: Sequence[tuple[Annotated, Encoded]], **options: Any) -> float:
+    """Mean over the sources of 100 - mAP, and of 100 times the calibration error of photos that were not fitted."""
+    found = [evidence(make(backbone, s.labels, **options), s, views, SEARCHED) for s, views in sources]
+    _, rows = curve.report(found, SHOWN_FROM)
+    return float(np.mean([100 - row[0] + 100 * row[3] for row in rows.values()]))
 
 
-def over_lists(
-    backbone: Backbone, images: Images, wanted: Sequence[Sequence[int]], shown_from: float, **options: Any
-) -> tuple[float, float]:
-    """Mean AP over the labels of all lists, and F1 of all labels shown."""
-    ap: list[float] = []
-    said, truth = [], []
-    for labels, own in lists_of(images.data.labels, wanted):
-        method = make(backbone, labels, **options)
-        score = method.odds(evidence(method, images)).sigmoid().numpy()
-        ap += (100 * average_precision(score, images.truth[:, own])).tolist()
-        said.append(score >= shown_from)
-        truth.append(images.truth[:, own])
-    return float(np.mean(ap)), set_metrics(np.concatenate(said, 1), np.concatenate(truth, 1)).f1
+def search(backbone: Backbone, sources: Sequence[tuple[Annotated, Encoded]]) -> dict[str, float]:
+    """Change one constant after the other where that helps."""
+    chosen: dict[str, float] = {}
+    best = loss(backbone, sources)
+    print(f"loss {best:.2f} with the constants as they are", flush=True)
+    for name, values in TRIED.items():
+        for value in values:
+            found = loss(backbone, sources, **{**chosen, name: value})
+            print(f"loss {found:.2f} with {name} = {value}", flush=True)
+            if found < best:
+                best, chosen[name] = found, value
+    print(f"chosen: {chosen or 'none changed'}")
+    return chosen
 
 
-def beside(labels: LabelSet, others: Sequence[str]) -> LabelSet:
-    """The labels, followed by others."""
-    more = tuple(other for other in others if other and other not in labels.texts)
-    empty: tuple[tuple[str, ...], ...] = ((),) * len(more)
-    return LabelSet(labels.names + more, labels.texts + more, labels.synonyms + empty, "list")
+def refit(
+    backbone: Backbone, sources: Sequence[tuple[Annotated, Encoded]], shown_from: float, **options: Any
+) -> tuple[Calibration, dict[str, list[float]]]:
+    """Fit the calibration on all sources, and tell how it transfers."""
+    found = [evidence(make(backbone, s.labels, **options), s, views) for s, views in sources]
+    fitted, rows = curve.report(found, shown_from)
+    print(curve.table(rows))
+    for least in (0.25, 0.3, 0.35, 0.4, 0.45):
+        f1 = {one.name: set_metrics(one.score(fitted) >= least, one.truth).f1 for one in found[:2]}
+        print(f"shown from {least}: F1 " + ", ".join(f"{value:.4f} {name}" for name, value in f1.items()))
+    return curve.with_model(fitted, fingerprint(backbone), ", ".join(one.name for one in found)), rows
 
 
-def draw_reliability(parts: dict[str, tuple[Tensor, NDArray[np.int8]]], out: Path) -> None:
-    """Draw a reliability diagram with ten bins, on every second image."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 4.4))
-    axes = figure.add_subplot()
-    axes.plot([0, 1], [0, 1], color="#9aa1a9", linewidth=1, linestyle="--")
-    for (name, (score, truth)), colour in zip(parts.items(), ("#0f766e", "#b45309"), strict=False):
-        kept = truth[1::2] >= 0
-        x, y = score[1::2].numpy()[kept], truth[1::2][kept] == 1
-        place = np.minimum((x * 10).astype(int), 9)
-        bins = [i for i in range(10) if (place == i).sum() >= 20]
-        axes.plot(
-            [x[place == i].mean() for i in bins],
-            [y[place == i].mean() for i in bins],
-            marker="o",
-            color=colour,
-            label=name,
-        )
-    axes.set(xlabel="score", ylabel="fraction of correct labels", xlim=(0, 1), ylim=(0, 1))
-    axes.legend(frameon=False)
-    figure.tight_layout()
-    figure.savefig(out)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--voc", required=True)
-    parser.add_argument("--coco", required=True)
-    parser.add_argument("--model", default="mini")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--first", type=int, help="use only the first N images of each")
-    parser.add_argument("--workers", type=int)
-    parser.add_argument("--no-cache", action="store_true")
-    parser.add_argument("--fit", action="store_true")
-    parser.add_argument("--ablation", action="store_true")
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=NUMBER", help="constants of the method")
-    parser.add_argument("--shown-from", type=float, default=SHOWN_FROM)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--diagram", type=Path, help="write a reliability diagram to this file")
-    args = parser.parse_args()
-    options: dict[str, Any] = {}
-    for pair in args.set:
-        name, _, value = pair.partition("=")
-        options[name] = value if name == "effort" else float(value)
-    backbone = load_backbone(args.model, device=args.device)
-    start = time.perf_counter()
-    data = {
-        "voc": load_dataset("voc2012", args.voc),
-        "coco": load_dataset("coco2017", args.coco, split="train2017"),
-    }
-    sets = {
-        name: encode(
-            backbone, one.select(slice(args.first)) if args.first else one, args.workers, not args.no_cache
-        )
-        for name, one in data.items()
-    }
-    print(
-        f"{sum(len(i.data) for i in sets.values()):,} images encoded or read in {time.perf_counter() - start:.0f} s"
-    )
+def figures_of(
+    backbone: Backbone, sets: dict[str, tuple[Annotated, Encoded]], shown_from: float, options: dict[str, Any]
+) -> dict[str, Any]:
+    """The figures of the page."""
     figures: dict[str, Any] = {}
 
     def tell(what: str, value: Any) -> None:
         figures[what] = value
         print(f"{what}: {value}", flush=True)
 
-    methods = {name: make(backbone, images.data.labels, **options) for name, images in sets.items()}
-    z = {name: evidence(methods[name], images) for name, images in sets.items()}
-    if args.fit:
-        knee = methods["voc"].c.knee
-        theta = fit([(z[name], sets[name].truth) for name in sets], knee)
-        tell("fitted slope, bend, offset", theta)
-        options |= dict(zip(("slope", "bend", "offset"), theta, strict=True))
-        methods = {name: make(backbone, images.data.labels, **options) for name, images in sets.items()}
-    score = {name: methods[name].odds(z[name]).sigmoid() for name in sets}
-    if args.fit:
-        for shown_from in (0.26, 0.28, 0.3, 0.32, 0.34, 0.36, 0.38, 0.4):
-            f1 = [set_metrics(score[n].numpy() >= shown_from, sets[n].truth).f1 for n in sets]
-            print(f"  shown from {shown_from}: F1 {f1[0]:.4f} VOC, {f1[1]:.4f} COCO")
-    shown_from = args.shown_from
-    for name, images in sets.items():
-        tell(f"{name} mAP, best", round(mean_average_precision(score[name].numpy(), images.truth), 2))
-        tell(f"{name} F1", round(set_metrics(score[name].numpy() >= shown_from, images.truth).f1, 4))
-        held = slice(1, None, 2)
-        errors = [ece(score[name][held], images.truth[held], above) for above in (0.0, 0.1)]
+    found = {name: scores(make(backbone, s.labels, **options), views) for name, (s, views) in sets.items()}
+    for name, (source, _) in sets.items():
+        score, truth = found[name], source.truth
+        tell(f"{name} mAP, best", round(mean_average_precision(score, truth), 2))
+        tell(f"{name} F1", round(set_metrics(score >= shown_from, truth).f1, 4))
         tell(
-            f"{name} calibration error on every second image, all pairs / from 0.1",
-            [round(e, 4) for e in errors],
+            f"{name} calibration error, all pairs / from 0.1",
+            [round(curve.error(score, truth, above), 4) for above in (0.0, 0.1)],
         )
-    together = [torch.cat([score[n][1::2].flatten() for n in sets])[:, None]]
-    truth = np.concatenate([sets[n].truth[1::2].flatten() for n in sets])[:, None]
-    tell(
-        "calibration error of both together",
-        [round(ece(together[0], truth, above), 4) for above in (0.0, 0.1)],
-    )
-    if args.diagram is not None:
-        draw_reliability({name.upper(): (score[name], sets[name].truth) for name in sets}, args.diagram)
-    for what, more in (("fast", {"effort": "fast"}), ("best, no captions", {"captions": False})):
-        for name, images in sets.items():
-            method = make(backbone, images.data.labels, **{**options, **more})
-            found = method.odds(evidence(method, images)).sigmoid().numpy()
-            tell(f"{name} mAP, {what}", round(mean_average_precision(found, images.truth), 2))
-            tell(f"{name} F1, {what}", round(set_metrics(found >= shown_from, images.truth).f1, 4))
-    voc = sets["voc"]
-    one = set_metrics(score["voc"].numpy() >= shown_from, voc.truth)
-    person = voc.data.labels.names.index("person")
-    tell("person, precision", round(float(one.per_class_precision[person]), 3))
-    tell("person, recall", round(float(one.per_class_recall[person]), 3))
-    coco = sets["coco"]
-    small = [coco.data.labels.names.index(name) for name in SMALL]
-    found, there = score["coco"].numpy()[:, small] >= shown_from, coco.truth[:, small] == 1
-    right = int((found & there).sum())
-    pooled = [right / max(1, int(found.sum())), right / max(1, int(there.sum()))]
-    tell("small things on COCO, precision, recall", [round(share, 3) for share in pooled])
-    ap, f1 = over_lists(backbone, voc, [[i] for i in range(20)], shown_from, **options)
-    tell("each VOC label alone, mean AP, F1", [round(ap, 2), round(f1, 4)])
-    ap, f1 = over_lists(backbone, voc, fives(20), shown_from, **options)
-    tell("random lists of five, mean AP, F1", [round(ap, 2), round(f1, 4)])
-    for count in (260, 1000):
-        method = make(backbone, beside(voc.data.labels, DISTRACTORS[:count]), **options)
-        found = method.odds(evidence(method, voc)).sigmoid().numpy()[:, :20]
-        tell(f"VOC beside {count} others, mAP", round(mean_average_precision(found, voc.truth), 2))
-        tell(f"VOC beside {count} others, F1", round(set_metrics(found >= shown_from, voc.truth).f1, 4))
-    method = make(backbone, ABSENT, **options)
-    empty = method.odds(evidence(method, voc)).sigmoid() >= shown_from
-    tell("twelve absent labels: share of images that get one", round(float(empty.any(1).float().mean()), 4))
-    typed = make(backbone, ", ".join(voc.data.labels.names), **options)
-    same = torch.allclose(typed.odds(evidence(typed, voc)), methods["voc"].odds(z["voc"]), atol=1e-4)
-    tell("typed by hand or by name: the same scores", same)
-    if args.ablation:
-        cases: list[tuple[str, dict[str, Any]]] = [
-            ("all of it", {}),
-            ("without captions", {"captions": False}),
-            ("labels without the captions that name them", {"concepts": 0.0}),
-            ("the mean of the views alone", {"peak": 0.0}),
-            ("the best view alone", {"peak": 1.0}),
-            ("without the background", {"background": 0.0}),
-            ("one template", {"template": "a photo of a {}."}),
-            ("without the windows of the smallest pass", {"smaller": 0.0}),
-            ("one pass", {"effort": "fast"}),
+        for what, more in (("fast", {"effort": "fast"}), ("best, no captions", {"captions": False})):
+            other = scores(make(backbone, source.labels, **{**options, **more}), sets[name][1])
+            tell(f"{name} mAP, {what}", round(mean_average_precision(other, truth), 2))
+            tell(f"{name} F1, {what}", round(set_metrics(other >= shown_from, truth).f1, 4))
+    if "voc" in sets:
+        source, views = sets["voc"]
+        one = set_metrics(found["voc"] >= shown_from, source.truth)
+        person = source.labels.names.index("person")
+        tell("person, precision", round(float(one.per_class_precision[person]), 3))
+        tell("person, recall", round(float(one.per_class_recall[person]), 3))
+        empty = scores(make(backbone, ABSENT, **options), views) >= shown_from
+        tell("twelve absent labels: share of images that get one", round(float(empty.any(1).mean()), 4))
+    if "coco" in sets:
+        source, _ = sets["coco"]
+        small = [source.labels.names.index(name) for name in SMALL]
+        said, there = found["coco"][:, small] >= shown_from, source.truth[:, small] == 1
+        right = int((said & there).sum())
+        pooled = [right / max(1, int(said.sum())), right / max(1, int(there.sum()))]
+        tell("small things on COCO, precision, recall", [round(share, 3) for share in pooled])
+    return figures
+
+
+def ablate(
+    backbone: Backbone, sets: dict[str, tuple[Annotated, Encoded]], options: dict[str, Any]
+) -> dict[str, list[float]]:
+    """mAP without one part after the other."""
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("all of it", {}),
+        ("without captions", {"captions": False}),
+        ("labels without the captions that name them", {"concepts": 0.0}),
+        ("all everyday words alike", {"background": 1.0}),
+        ("without the weights of sure windows", {"sureness": 0.0}),
+        ("one template", {"template": "a photo of a {}."}),
+    ]
+    found = {}
+    for what, more in cases:
+        rows = [
+            mean_average_precision(scores(make(backbone, s.labels, **{**options, **more}), views), s.truth)
+            for s, views in sets.values()
         ]
-        for what, more in cases:
-            row = []
-            for images in sets.values():
-                method = make(backbone, images.data.labels, **{**options, **more})
-                row.append(round(mean_average_precision(evidence(method, images).numpy(), images.truth), 2))
-            tell(f"ablation, {what}", row)
+        found[f"ablation, {what}"] = [round(row, 2) for row in rows]
+        print(what, found[f"ablation, {what}"], flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--voc", type=Path, required=True)
+    parser.add_argument("--coco", type=Path, required=True)
+    parser.add_argument("--eyes", type=Path, help="folder of photos.tar and photos.jsonl")
+    parser.add_argument("--labeled", type=Path, help="folder that training.gather wrote; its held-out photos")
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--engine", default="onnx")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--features", type=Path, default=cache_folder() / "annotated", help="kept features")
+    parser.add_argument("--first", type=int, help="use only the first N images of each benchmark")
+    parser.add_argument("--most", type=int, default=300, help="photos of each other source")
+    parser.add_argument("--refit", action="store_true")
+    parser.add_argument("--search", action="store_true", help="with --refit: try other constants first")
+    parser.add_argument("--save", type=Path, help="with --refit: write the calibration to this file")
+    parser.add_argument("--ablation", action="store_true")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=NUMBER", help="constants of the method")
+    parser.add_argument("--shown-from", type=float, default=SHOWN_FROM)
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    options: dict[str, Any] = {}
+    for pair in args.set:
+        name, _, value = pair.partition("=")
+        options[name] = value if name == "effort" else float(value)
+    backbone = load_backbone(
+        args.model, device=args.device, engine=args.engine, any_method=args.engine == "torch"
+    )
+    start, effort = time.perf_counter(), options.get("effort", "best")
+    found = [
+        dataset("voc", "voc2012", args.voc, args.first),
+        dataset("coco", "coco2017", args.coco, args.first, split="train2017"),
+    ]
+    found += packed(args.eyes, args.most) if args.eyes else []
+    found += held_out(args.labeled, args.most) if args.labeled else []
+    sources = [(one, features(backbone, one, args.features, effort)) for one in found]
+    print(f"{sum(len(s.ids) for s in found):,} photos encoded or read in {time.perf_counter() - start:.0f} s")
+    figures: dict[str, Any] = {}
+    if args.refit:
+        if args.search:
+            options |= search(backbone, sources)
+        fitted, rows = refit(backbone, sources, args.shown_from, **options)
+        print(replace(fitted, labels={}), f"and {len(fitted.labels)} labels")
+        figures["left out"] = rows
+        if args.save:
+            fitted.save(args.save)
+    else:
+        sets = {one.name: (one, views) for one, views in sources[:2]}
+        figures = figures_of(backbone, sets, args.shown_from, options)
+        if args.ablation:
+            figures |= ablate(backbone, sets, options)
     if args.out is not None:
         args.out.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[1]
 ALIKE = {"__init__.py", "augmix.py", "search.py", "views.py", "prompts.py", "cache.py"}
 
 
-def test_the_package_has_at_most_28_000_lines_in_files_of_at_most_300():
+def test_the_package_has_at_most_28_500_lines_in_files_of_at_most_300():
     lines = line_counts()
-    assert sum(lines.values()) <= 28_000
+    assert sum(lines.values()) <= 28_500
     assert {name: count for name, count in lines.items() if count > 300} == {}
 
 

@@ -59,6 +59,11 @@ def topk(x: Array, n: int) -> tuple[Array, Array]:
     return np.take_along_axis(values, order, axis=-1), np.take_along_axis(some, order, axis=-1)
 
 
+def on_grid(x: Array, bits: int) -> Array:
+    """Values rounded to multiples of 2 ** -bits, so that sums of them are exact and do not depend on the order."""
+    return array_namespace(x).round(x * 2.0**bits) / 2.0**bits
+
+
 def sum_by(x: Array, owner: Array, count: int) -> Array:
     """Sums (..., count) of the columns of `x` (..., P) with the same owner; owners (P,) must ascend."""
     if is_torch_array(x):
@@ -68,6 +73,14 @@ def sum_by(x: Array, owner: Array, count: int) -> Array:
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
         found[..., owner[starts]] = np.add.reduceat(x, starts, axis=-1)
     return found
+
+
+def max_by(x: Array, owner: Array, count: int) -> Array:
+    """Largest values (..., count) of the columns of `x` (..., P) with the same owner; owners (P,) ascend without a gap."""
+    if is_torch_array(x):
+        index = owner.expand(x.shape)
+        return x.new_empty(*x.shape[:-1], count).scatter_reduce_(-1, index, x, "amax", include_self=False)
+    return np.maximum.reduceat(x, np.flatnonzero(np.diff(owner, prepend=-1)), axis=-1)
 
 
 def add_rows(x: Array, owner: Array, rows: Array) -> Array:

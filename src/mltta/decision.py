@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mltta.errors import ConfigError
+from mltta.labels.branches import Branches
 from mltta.methods.base import branch_probabilities
 
 Floats = NDArray[np.float32]
@@ -23,6 +24,8 @@ Floats = NDArray[np.float32]
 SHOWN_FROM = 0.3
 #: a label is written as a keyword if it scores at least this
 KEYWORDS_FROM = 0.7
+#: if no label of the default list is shown, the best one is named if it scores at least this
+SUBJECT_FROM = 0.15
 
 
 @dataclass(frozen=True)
@@ -99,18 +102,28 @@ class Decision:
         strength = self.rule.strength(self.rule.evidence(probability, votes), votes)
         return strength * SHOWN_FROM / (1 - SHOWN_FROM + strength * SHOWN_FROM)
 
-    def shown(self, scores: Floats) -> NDArray[np.bool_]:
-        """Which labels (B, C) are shown."""
+    def shown(self, scores: Floats, branches: Branches | None = None) -> NDArray[np.bool_]:
+        """Which labels (B, C) are shown.
+
+        Args:
+            branches: the tree of a built-in list: shows no near-duplicates, and names the main subject if no label is
+                confident. Labels that a user typed have none, and are never suppressed.
+        """
         least = self.threshold if self.threshold is not None else 0 if self.top_k else SHOWN_FROM
         enough: NDArray[np.bool_] = scores >= np.float32(least)
+        if branches is not None:
+            enough = branches(scores, enough)
+            if least == SHOWN_FROM:
+                for row in np.flatnonzero(~enough.any(axis=-1) & (scores.max(axis=-1) >= SUBJECT_FROM)):
+                    enough[row, branches.instead(scores[row])] = True
         if self.top_k is None:
             return enough
-        order = np.argsort(-scores, axis=-1, kind="stable")[..., : self.top_k]
+        order = np.argsort(np.where(enough, -scores, np.inf), axis=-1, kind="stable")[..., : self.top_k]
         best = np.zeros_like(enough)
         np.put_along_axis(best, order, True, axis=-1)
         return best & enough
 
-    def keywords(self, scores: Floats) -> NDArray[np.bool_]:
-        """Which labels (B, C) are written as keywords."""
+    def keywords(self, scores: Floats, branches: Branches | None = None) -> NDArray[np.bool_]:
+        """Which labels (B, C) are written as keywords: those shown that score enough."""
         sure: NDArray[np.bool_] = scores >= np.float32(self.keywords_from)
-        return self.shown(scores) & sure
+        return self.shown(scores, branches) & sure

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
-from mltta.arrays import Array, like, multi_hot, normalize, softmax, sum_by, to_numpy
+from mltta.arrays import Array, like, multi_hot, normalize, on_grid, softmax, sum_by, to_numpy
 from mltta.captions.compose import compose_captions
 from mltta.captions.nouns import label_matches
 from mltta.captions.store import CaptionBase
@@ -111,7 +111,8 @@ class LabelledCaptions:
 
     def shares(self, features: Array, scale: float) -> Array:
         """For each label, the share (B, C) of all captions that name it, weighted by similarity to a feature (B, D)."""
-        weight = softmax(scale * features @ self.embeddings.T)  # (B, K)
+        # on a grid, so that a label's sum does not depend on the other labels
+        weight = on_grid(softmax(scale * features @ self.embeddings.T), 24)  # (B, K)
         parts = [
             sum_by(weight[:, self._caption[i : i + PAIRS]], self._label[i : i + PAIRS], self.n_labels)
             for i in range(0, max(1, len(self._caption)), PAIRS)

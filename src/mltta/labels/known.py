@@ -110,3 +110,10 @@ def with_known_words(labels: LabelSet) -> LabelSet:
         words = [*things, *(word for key in keys for word in known.get(key, ("", ()))[1]), *more]
         synonyms.append(tuple(dict.fromkeys(word for word in words if label_key(word) not in own)))
     return replace(labels, texts=tuple(texts), synonyms=tuple(synonyms))
+
+
+def each_alone(labels: LabelSet) -> LabelSet:
+    """`with_known_words` for each label by itself, so that its words do not depend on the rest of the list."""
+    alone = [with_known_words(labels.pick([i])) for i in range(len(labels))]
+    texts, synonyms = ([getattr(one, part)[0] for one in alone] for part in ("texts", "synonyms"))
+    return replace(labels, texts=tuple(texts), synonyms=tuple(synonyms))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -20,6 +20,7 @@ from mltta.model.encoded import Encoded, union
 from mltta.model.prompts import DEFAULT_TEMPLATE, TemplateSource
 
 if TYPE_CHECKING:
+    from mltta.methods.words import Words
     from mltta.model.backbone import Backbone
     from mltta.model.context_views import Views
     from mltta.model.label_encoder import LabelEncoder
@@ -39,16 +40,6 @@ class Teacher:
 
     text: Array  # (C, D') unit features of the labels' prompts
     backbone: Backbone | None = None
-
-
-@dataclass(frozen=True)
-class Words:
-    """Features of the labels' words (names and synonyms) and of background words, for one label list."""
-
-    features: Array  # (J, D) unit
-    owner: Array  # (J,) the label of each word
-    share: Array  # (J,) weight: half for the label itself, half for all its synonyms
-    background: Array  # (V, D) unit, words unrelated to every label
 
 
 @dataclass(frozen=True)
@@ -162,6 +153,11 @@ class Method(ABC):
     def __call__(self, encoded: Encoded) -> Array:
         """Scores (B, C), float32; higher means more likely present."""
         return self.merge(self.branches(encoded))
+
+    @property
+    def spoken_of(self) -> tuple[LabelledCaptions | None, Sequence[int]]:
+        """The captions that a calibrated method listens to, and which of their labels each label of the list is."""
+        return self.problem.captions, range(len(self.text))
 
     def where(self, encoded: Encoded) -> Array | None:
         """Heat maps (B, C, H, W), one per label, if the method supports them."""

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from array_api_compat import array_namespace
-
-from mltta.arrays import like
 from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.store import CaptionBase, default_captions
 from mltta.errors import ConfigError
-from mltta.labels import LabelSet, with_known_words
-from mltta.labels.sets import label_key
-from mltta.methods.base import Method, Problem, Teacher, Words
+from mltta.labels import LabelSet
+from mltta.methods.base import Method, Problem, Teacher
 from mltta.methods.registry import method_class
+from mltta.methods.words import label_words
 from mltta.model.prompts import (
     DEFAULT_TEMPLATE,
     DescriptionSource,
@@ -22,13 +18,9 @@ from mltta.model.prompts import (
     list_templates,
     load_descriptions,
 )
-from mltta.model.vocabulary import SYNONYMS, background_words
 
 if TYPE_CHECKING:
     from mltta.model.backbone import Backbone
-
-#: in nats, at the model's temperature: minimum margin by which a background word is less similar to a label than itself
-APART = 5.0
 
 
 def create_method(
@@ -81,18 +73,20 @@ def create_method(
             f"such as {DEFAULT_TEMPLATE!r}. For several templates use a method that does not tune a context, "
             "such as clip"
         )
-    words = None
-    if "words" in cls.requires:
-        labels = with_known_words(labels)
-        words = label_words(backbone, labels, template)
-    text = backbone.encode_labels(labels, template, descriptions=descriptions)
     needed, labelled = cls.needs_captions(config), None
     if needed and captions is False:
         raise ConfigError(f"{cls.name} needs captions: use the included captions, or pass a caption base")
     if isinstance(captions, LabelledCaptions):
         labelled = captions
-    elif captions is not False and (needed or words):
-        labelled = label_captions(labels, backbone, captions or default_captions(backbone), apart=not needed)
+    elif needed:
+        labelled = label_captions(labels, backbone, captions or default_captions(backbone))
+    words = None
+    if "words" in cls.requires:
+        plain = captions is False or isinstance(captions, LabelledCaptions)
+        words = label_words(
+            backbone, labels, template, None if plain else captions or default_captions(backbone)
+        )
+    text = backbone.encode_labels(labels, template, descriptions=descriptions)
     judge = None
     if "teacher" in cls.requires and teacher:
         own = open_teacher(
@@ -113,31 +107,3 @@ def open_teacher(teacher: Backbone | str, student: Backbone) -> Backbone:
     from mltta.model.load import load_backbone
 
     return load_backbone(teacher, device=student.device)
-
-
-def label_words(backbone: Backbone, labels: LabelSet, template: TemplateSource) -> Words:
-    """The words of a label list, and the words of the built-in vocabulary that are unrelated to all of them."""
-    texts: list[str] = []
-    owner: list[int] = []
-    share: list[float] = []
-    for i, (text, synonyms) in enumerate(zip(labels.texts, labels.synonyms, strict=True)):
-        more = synonyms[:SYNONYMS]
-        texts += [text, *more]
-        owner += [i] * (1 + len(more))
-        share += [0.5 if more else 1.0, *[0.5 / len(more) for _ in more]]
-    distinct = list(dict.fromkeys(texts))
-    # label names must be unique, so equal texts get a number that is not part of the prompt
-    names = tuple(f"{text} {i}" for i, text in enumerate(distinct))
-    plain = LabelSet(names, tuple(distinct), ((),) * len(distinct), "words")
-    row = {text: i for i, text in enumerate(distinct)}
-    kept = backbone.vocabulary(template)  # first, so that its words are looked up in a first run, too
-    features = backbone.encode_labels(plain, template).features[[row[text] for text in texts]]
-    others = [word for word in background_words() if word in kept.rows]
-    background = kept.features[[kept.rows[word] for word in others]]
-    own = {label_key(word) for part in (labels.names, labels.texts, *labels.synonyms) for word in part}
-    named = like(np.array([label_key(word) in own for word in others]), background)
-    itself = features[np.searchsorted(owner, np.arange(len(labels))).tolist()]
-    nearest = array_namespace(background).max(background @ itself.T, axis=-1)
-    far = nearest < 1 - APART / backbone.logit_scale
-    owners, shares = like(np.array(owner), background), like(np.array(share, np.float32), background)
-    return Words(features, owners, shares, background[~named & far])

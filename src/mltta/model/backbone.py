@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from mltta.arrays import Array, add_rows, like, normalize
 from mltta.errors import ConfigError, needs_torch
@@ -171,6 +172,28 @@ class Backbone(ABC):
         if new:
             found[new] = total
         return found
+
+    def encode_words(self, texts: Sequence[str], template: TemplateSource) -> Array:
+        """Unit features (J, D) of words, with a template or the mean of several; known words are looked up.
+
+        On a CPU each of the others is encoded by itself, so that its rounding does not depend on the rest.
+        """
+        templates, kept = list_templates(template), self.vocabulary(template)
+        new = [text for text in dict.fromkeys(texts) if text not in kept.rows]
+        sets = [[text] for text in new] if str(self.device) == "cpu" else [new] if new else []
+        found = [kept.features, *(self._encode_together(own, templates) for own in sets)]
+        row = kept.rows | {text: len(kept.rows) + i for i, text in enumerate(new)}
+        return array_namespace(kept.features).concat(found)[[row[text] for text in texts]]
+
+    def _encode_together(self, texts: Sequence[str], templates: tuple[str, ...]) -> Array:
+        """Unit features (J, D) of words: one word in a single pass with all templates, several template by template."""
+        names = tuple(f"{text} {i}" for i, text in enumerate(texts))  # must be unique, and are not encoded
+        labels = LabelSet(names, tuple(texts), ((),) * len(texts), "words")
+        if len(texts) > 1 or self.prompts is not None:
+            return self.encode_labels(labels, templates).features
+        self._layout(labels, max(templates, key=len))  # refuses a word that is too long
+        rows = self.asarray(self.encode_texts([one.format(texts[0]) for one in templates]))
+        return normalize(array_namespace(rows).mean(rows, axis=0, keepdims=True))
 
     def vocabulary(self, template: TemplateSource) -> Vocabulary:
         """The words of all built-in lists and their features with these templates; computed once and cached."""

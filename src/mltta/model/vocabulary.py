@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from mltta.arrays import Array, to_numpy
-from mltta.labels import BUILT_IN, LabelSet, with_known_words
+from mltta.labels import BUILT_IN, LabelSet, each_alone
 from mltta.storage import atomic
 from mltta.storage.checksums import of_tensors
 from mltta.storage.folders import MINI, cache_folder
@@ -38,16 +39,16 @@ class Vocabulary:
 
 def words() -> list[str]:
     """The texts of all built-in labels and their first synonyms, without duplicates."""
-    labels = [LabelSet.load(name) for name in BUILT_IN]
+    labels = [each_alone(LabelSet.load(name)) for name in BUILT_IN]
     texts = [text for some in labels for text in some.texts]
-    known = map(with_known_words, labels)
-    more = [word for some in known for own in some.synonyms for word in own[:SYNONYMS]]
+    more = [word for some in labels for own in some.synonyms for word in own[:SYNONYMS]]
     return list(dict.fromkeys(texts + more))
 
 
-def background_words() -> list[str]:
-    """The texts of all built-in labels: candidates for the rest of a photo."""
-    return list(dict.fromkeys(text for name in BUILT_IN for text in LabelSet.load(name).texts))
+@cache
+def rivals() -> LabelSet:
+    """The fixed vocabulary that every label competes with: the everyday words."""
+    return each_alone(LabelSet.load("everyday"))
 
 
 def identity(fingerprint: str, templates: tuple[str, ...], texts: list[str]) -> str:

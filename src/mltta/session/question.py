@@ -13,6 +13,7 @@ from mltta import __version__
 from mltta.captions.labelled import LabelledCaptions, label_captions
 from mltta.captions.store import CaptionBase, chosen_captions, default_captions
 from mltta.labels import LabelSet, with_known_words
+from mltta.labels.branches import Branches
 from mltta.labels.doubts import doubts
 from mltta.labels.languages import in_english
 from mltta.methods.base import Method
@@ -73,6 +74,11 @@ class Question:
     def captions(self) -> CaptionBase | Literal[False]:
         """The caption base, opened on first use; False if there is none."""
         return default_captions(self.backbone) if self._captions is None else self._captions
+
+    @cached_property
+    def branches(self) -> Branches | None:
+        """The tree of the default list, whose labels are shown without near-duplicates; None for other lists."""
+        return Branches(self.labels.names) if self.labels.source == "everyday" else None
 
     @cached_property
     def teacher(self) -> Backbone | None:

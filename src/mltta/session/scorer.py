@@ -152,7 +152,8 @@ class Scorer:
         scores = decision.scores(branches[None], votes, self.method.emits)
         if not (np.isfinite(values).all() and np.isfinite(scores).all()):
             return Scored(item.photo, error=f"{item.photo.id}: its scores are not finite numbers")
-        shown, keywords = decision.shown(scores)[0], decision.keywords(scores)[0]
+        tree = self.question.branches
+        shown, keywords = decision.shown(scores, tree)[0], decision.keywords(scores, tree)[0]
         where = self.method.where(self.stream.encoded([item])) if self.session.where else None
         captions = self._speakers(item, shown) if self.session.explain else {}
         grid = None if where is None else self.engine.to_cpu(where[0])()
@@ -160,8 +161,12 @@ class Scorer:
 
     def _speakers(self, item: Features, shown: NDArray[np.bool_]) -> dict[int, list[tuple[str, float]]]:
         """For each label shown, the captions that name it and are most similar to the clean view."""
-        heard = self.question.heard if self.method.emits != "odds" else self.method.problem.captions
+        method = self.method
+        if method.emits == "odds":
+            heard, place = method.spoken_of
+        else:
+            heard, place = self.question.heard, range(len(self.question.labels))
         if heard is None:
             return {}
         whole = self.stream.encoded([item]).features(self.method.needs[0])[0, 0]
-        return {int(label): heard.speakers(whole, int(label)) for label in np.flatnonzero(shown)}
+        return {label: heard.speakers(whole, place[label]) for label in np.flatnonzero(shown).tolist()}

@@ -115,7 +115,7 @@ class Tagger:
     ):
         """Args:
         model: a name, or a backbone from ``load_backbone``, which takes weights, device, precision and prompts.
-        labels: a list, a mapping to synonyms, "everyday" (993 labels), "coco", "voc", "nuswide", or a file.
+        labels: a list, a mapping to synonyms, "everyday" (1,029 labels), "coco", "voc", "nuswide", or a file.
         method: method name (see ``list_methods()``) or path to a Python file, such as "my_method.py".
         captions: a caption base, its folder, "hf-hub:ORG/NAME", or a caption file that ``read_texts`` accepts;
             False for none, if the method does not require captions.
