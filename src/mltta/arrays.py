@@ -76,7 +76,7 @@ def sum_by(x: Array, owner: Array, count: int) -> Array:
 
 
 def max_by(x: Array, owner: Array, count: int) -> Array:
-    """Largest values (..., count) of the columns of `x` (..., P) with the same owner; owners (P,) ascend without a gap."""
+    """Maxima (..., count) of the columns of `x` (..., P) with the same owner; owners (P,) must ascend, without gaps."""
     if is_torch_array(x):
         index = owner.expand(x.shape)
         return x.new_empty(*x.shape[:-1], count).scatter_reduce_(-1, index, x, "amax", include_self=False)
