@@ -82,10 +82,10 @@ def create_method(
         labelled = label_captions(labels, backbone, captions or default_captions(backbone))
     words = None
     if "words" in cls.requires:
-        plain = captions is False or isinstance(captions, LabelledCaptions)
-        words = label_words(
-            backbone, labels, template, None if plain else captions or default_captions(backbone)
-        )
+        base = None if captions is False or isinstance(captions, LabelledCaptions) else captions
+        if captions is None:
+            base = default_captions(backbone)
+        words = label_words(backbone, labels, template, base)
     text = backbone.encode_labels(labels, template, descriptions=descriptions)
     judge = None
     if "teacher" in cls.requires and teacher:

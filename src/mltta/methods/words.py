@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,11 +78,19 @@ def label_words(
     label, implied_by = _implied(given, own)
     called = tuple(node_of((text, *more)) or text for one in sets for _, text, more in _entries(one))
     common = np.isin(called, LabelSet.load("coco").texts).astype(np.float32)
-    kept = [
-        like(one, features) for one in (owner, share, common, column, same, label, implied_by, np.array(own))
-    ]
+    values = {
+        "owner": owner,
+        "share": share,
+        "common": common,
+        "column": column,
+        "same": same,
+        "label": label,
+        "implied_by": implied_by,
+        "own": np.array(own),
+    }
+    arrays: dict[str, Any] = {name: like(one, features) for name, one in values.items()}
     heard = None if base is None else _heard(sets, backbone, base)
-    return Words(features, *kept, called=called, rivals=len(fixed), captions=heard)
+    return Words(features, called=called, rivals=len(fixed), captions=heard, **arrays)
 
 
 def _words(sets: Sequence[LabelSet]) -> tuple[list[str], NDArray[np.int64], NDArray[np.float32]]:
