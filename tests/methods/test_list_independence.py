@@ -1,4 +1,4 @@
-"""A score of auto depends on the photo and the label, bit for bit, whatever else is asked. Large: benchmarks.lists."""
+"""A score of auto depends on the photo and the label, bit for bit, whatever else is asked. Large: benchmarks.any_list."""
 
 from __future__ import annotations
 
