@@ -1,4 +1,4 @@
-"""A score of auto depends on the photo and the label, bit for bit, whatever else is asked. Large: benchmarks.any_list."""
+"""A score of auto depends on the photo and the label, bit for bit, in any list. Larger: benchmarks.any_list."""
 
 from __future__ import annotations
 
